@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kernel::base::{AuditId, EventId, UserId, World};
+use kernel::base::{AuditId, Env, EventId, UserId};
 use rusqlite::{Connection as Sqlite, params};
 use serde_json::{Value, json};
 use tenant_control::features::tickets::TicketId;
@@ -122,7 +122,7 @@ impl Loaded {
             hooks.push(record["id"].as_str().ok_or_else(|| format!("no endpoint: {}", made.body))?.to_owned());
         }
         server.stop()?;
-        let world = World::default();
+        let world = Env::default();
         let (end, span_ms) = (world.now().as_millis(), 30 * 86_400_000);
         let at = kernel::base::Timestamp::from_millis(end - span_ms);
         let mut loaded = Loaded {
@@ -148,7 +148,7 @@ impl Loaded {
         Ok(loaded)
     }
 
-    fn fill(&mut self, sqlite: &Sqlite, tenant: &str, rows: usize, world: &World) -> Outcome {
+    fn fill(&mut self, sqlite: &Sqlite, tenant: &str, rows: usize, world: &Env) -> Outcome {
         let mut chance = Chance::new(1);
         let mut entry = sqlite.prepare(
             "INSERT INTO audit_entries (tenant_id, id, at, actor_type, actor_id, actor_name, action, target_type, target_id,

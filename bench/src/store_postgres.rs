@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kernel::base::World;
-use kernel::store::{Db, Options, PostgresOptions, Store};
+use kernel::base::Env;
+use kernel::store::{Db, PostgresOptions, Store, StoreOptions};
 use tenant_control::migrations::MIGRATIONS;
 
 use crate::cluster::{Cluster, output};
@@ -57,7 +57,7 @@ pub fn run() -> Outcome {
 }
 
 async fn open(cluster: &Cluster) -> Outcome<(Store, Arc<Vec<Db>>)> {
-    let store = Store::open(Options::postgres(PostgresOptions::new(cluster.url())), World::default()).await?;
+    let store = Store::open(StoreOptions::postgres(PostgresOptions::new(cluster.url())), Env::default()).await?;
     store.migrate(MIGRATIONS).await?;
     make_tables(&store).await?;
     let tenants = Arc::new(make_tenants(&store, TENANTS).await?);

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use kernel::base::World;
-use kernel::store::{Options, Store};
+use kernel::base::Env;
+use kernel::store::{Store, StoreOptions};
 use tenant_control::migrations::MIGRATIONS;
 
 use crate::bare_sqlite::{BareWriter, Savepoints};
@@ -36,7 +36,7 @@ pub fn run() -> Outcome {
 
 async fn measure_store(writes: usize) -> Outcome<f64> {
     let folder = folder()?;
-    let store = Store::open(Options::sqlite(folder.path().join("store.db")), World::default()).await?;
+    let store = Store::open(StoreOptions::sqlite(folder.path().join("store.db")), Env::default()).await?;
     store.migrate(MIGRATIONS).await?;
     make_tables(&store).await?;
     let tenants = Arc::new(make_tenants(&store, TENANTS).await?);
@@ -53,7 +53,7 @@ async fn measure_bare(writes: usize, savepoints: Savepoints) -> Outcome<f64> {
     let folder = folder()?;
     let path = folder.path().join("bare.db");
     // The same schema, made by the store itself.
-    let store = Store::open(Options::sqlite(&path), World::default()).await?;
+    let store = Store::open(StoreOptions::sqlite(&path), Env::default()).await?;
     store.migrate(MIGRATIONS).await?;
     make_tables(&store).await?;
     let tenants = make_tenants(&store, TENANTS).await?;

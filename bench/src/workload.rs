@@ -59,8 +59,8 @@ pub async fn make_tables(store: &Store) -> Result<()> {
 
 /// Tenants with their clocks started, and a handle to each.
 pub async fn make_tenants(store: &Store, count: usize) -> Result<Vec<Db>> {
-    let now = store.world().now();
-    let ids: Vec<TenantId> = (0..count).map(|_| TenantId::new(store.world())).collect();
+    let now = store.env().now();
+    let ids: Vec<TenantId> = (0..count).map(|_| TenantId::new(store.env())).collect();
     let made = ids.clone();
     let make = async move |tx: &mut kernel::store::Tx| {
         for id in made {
@@ -73,7 +73,7 @@ pub async fn make_tenants(store: &Store, count: usize) -> Result<Vec<Db>> {
         Ok(())
     };
     store.system(Purpose::Startup).write(make).await?;
-    Ok(ids.into_iter().map(|id| store.tenant_for_test(id, Actor::system())).collect())
+    Ok(ids.into_iter().map(|id| store.tenant_for_test(id, Actor::for_system())).collect())
 }
 
 /// The transaction through the store, as a feature would write it.

@@ -1,10 +1,11 @@
 //! The devices of a tenant, always the same for the same number.
 
-use kernel::base::{DAY_MS, HOUR_MS, Timestamp, World};
+use kernel::base::{DAY_MS, Env, HOUR_MS, Timestamp};
 use tenant_control::features::devices::{
-    DeviceId, Disk, FullDevice, Nic, Platform, Settings, Software, Status, Type, Volume, next_check, settle,
+    DeviceId, DeviceSettings, DeviceStatus, Disk, FullDevice, Nic, Platform, Software, Type, Volume, next_check_at,
+    update_derived_fields,
 };
-use tenant_control::features::inventory::unknown;
+use tenant_control::features::inventory::blank_device;
 use tenant_control::features::organizations::OrganizationId;
 
 use crate::tickets::data::{Chance, Skewed};
@@ -41,7 +42,7 @@ const MODELS: [(&str, &str); 6] = [
 
 /// What devices are made of.
 pub struct Makings {
-    world: World,
+    world: Env,
     pub packages: Vec<String>,
     by_package: Skewed,
     by_organization: Skewed,
@@ -63,7 +64,7 @@ impl Makings {
             _ => format!("{}-{n}", WORDS[n % WORDS.len()]),
         };
         Makings {
-            world: World::default(),
+            world: Env::default(),
             packages: (0..PACKAGES).map(name).collect(),
             by_package: Skewed::new(PACKAGES, 1.0),
             by_organization: Skewed::new(ORGANIZATIONS, 0.8),
@@ -75,7 +76,7 @@ impl Makings {
     pub fn device(&self, seed: u64, number: i64, size: i64, end: i64, organizations: &[OrganizationId]) -> Made {
         let mut chance = Chance::new(seed.wrapping_mul(1_000_003).wrapping_add(number.unsigned_abs()));
         let created = Timestamp::from_millis(end - HOUR_MS - (size - number) * (YEARS_MS / size.max(1)));
-        let mut full = unknown(created);
+        let mut full = blank_device(created);
         let silent = match chance.pick(&[85, 10]) {
             0 => below(&mut chance, 20 * HOUR_MS),
             1 => 2 * DAY_MS + below(&mut chance, 20 * DAY_MS),
@@ -85,9 +86,9 @@ impl Makings {
         let device = &mut full.device;
         device.id = DeviceId::new_numbered(&self.world, created, number);
         device.status = match silent {
-            silent if silent < DAY_MS => Status::Online,
-            silent if silent < 30 * DAY_MS => Status::Offline,
-            _ => Status::Stale,
+            silent if silent < DAY_MS => DeviceStatus::Online,
+            silent if silent < 30 * DAY_MS => DeviceStatus::Offline,
+            _ => DeviceStatus::Stale,
         };
         (device.first_seen_at, device.last_seen_at, device.inventory_at) = (Some(created), Some(seen), Some(seen));
         device.version = 1 + below(&mut chance, 40);
@@ -99,9 +100,9 @@ impl Makings {
         if self.with_parts {
             self.add_parts(&mut full, &mut chance);
         }
-        settle(&mut full, Timestamp::from_millis(end));
+        update_derived_fields(&mut full, Timestamp::from_millis(end));
         let device = &full.device;
-        let check_at = next_check(device.last_seen_at, device.status, &device.warranty, &Settings::default());
+        let check_at = next_check_at(device.last_seen_at, device.status, &device.warranty, &DeviceSettings::default());
         Made { full, check_at }
     }
 
@@ -211,7 +212,7 @@ fn describe(full: &mut FullDevice, chance: &mut Chance, number: i64) {
     device.primary_ip = Some(format!("10.{}.{a}.{b}", number >> 16));
     device.primary_mac = Some(format!("ac:1f:6b:{:02x}:{a:02x}:{b:02x}", number >> 16));
     device.last_logged_user = Some(format!("user{}", chance.below(5_000)));
-    device.last_boot_at = device.last_seen_at.map(|at| at.plus(-below(chance, 20 * DAY_MS)));
+    device.last_boot_at = device.last_seen_at.map(|at| at.plus_ms(-below(chance, 20 * DAY_MS)));
     device.warranty.end_date = Some(format!("20{}-03-31", 24 + chance.below(6)));
     device.agent.name = Some("FusionInventory-Agent".to_owned());
     device.agent.version = Some("2.6".to_owned());

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-use kernel::base::{TenantId, Timestamp, World};
+use kernel::base::{Env, TenantId, Timestamp};
 use kernel::store::Value;
 use rusqlite::{Connection, Statement, params};
-use tenant_control::features::devices::software::Versions;
+use tenant_control::features::devices::software::InstalledVersions;
 use tenant_control::features::devices::{
-    ALL, Counted, DeviceColumns, SOFTWARE, StoredDevice, counts_of, organization_of, size_of, software_of, terms_of,
+    ALL_ORGANIZATIONS, DeviceCounter, DeviceRecordColumns, SOFTWARE_DIMENSION, StoredDevice, counters_of,
+    installed_versions, organization_of, size_class, terms_of,
 };
 use tenant_control::features::organizations::OrganizationId;
 
@@ -91,7 +92,7 @@ impl Loaded {
                 writeln!(text, "{id} {key} {size}")?;
             }
             server.stop()?;
-            let end = World::default().now().as_millis();
+            let end = Env::default().now().as_millis();
             let devices = fill(&database, plan, end, makings)?;
             std::fs::write(&note, format!("{end}\n{text}"))?;
             let (bytes, seconds) = (std::fs::metadata(&database)?.len(), started.elapsed().as_secs());
@@ -123,7 +124,7 @@ struct Batch {
     reports: Vec<Vec<Value>>,
     terms: BTreeMap<String, Vec<i64>>,
     software: BTreeMap<String, Vec<(i64, String)>>,
-    counts: BTreeMap<Counted, (String, i64)>,
+    counts: BTreeMap<DeviceCounter, (String, i64)>,
 }
 
 fn fill(database: &Path, plan: Plan, end: i64, makings: &Makings) -> Outcome<i64> {
@@ -170,7 +171,7 @@ struct Filled {
 
 /// Those that the server has made, and as many more as are missing; in the order of their ids.
 fn insert_tenants(connection: &Connection, plan: Plan, end: i64) -> Outcome<Vec<Filled>> {
-    let (world, at) = (World::default(), Timestamp::from_millis(end));
+    let (world, at) = (Env::default(), Timestamp::from_millis(end));
     let made: Vec<(String, String)> = connection
         .prepare("SELECT id, slug FROM tenants WHERE slug LIKE 'bench-%'")?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
@@ -230,27 +231,31 @@ fn batch(seed: usize, tenant: &Filled, first: i64, end: i64, makings: &Makings) 
                 batch.terms.entry(term).or_default().push(number);
             }
             let own = organization_of(device);
-            for (name, Versions { label, versions }) in software_of(&parts.software) {
-                for organization in [ALL, &own] {
-                    let counted =
-                        Counted { organization: organization.to_owned(), dimension: SOFTWARE, value: name.clone() };
+            for (name, InstalledVersions { label, versions }) in installed_versions(&parts.software) {
+                for organization in [ALL_ORGANIZATIONS, &own] {
+                    let counted = DeviceCounter {
+                        organization: organization.to_owned(),
+                        dimension: SOFTWARE_DIMENSION,
+                        value: name.clone(),
+                    };
                     batch.counts.entry(counted).or_insert_with(|| (label.clone(), 0)).1 += 1;
                 }
                 batch.software.entry(name).or_default().push((number, versions));
             }
-            for counted in counts_of(device) {
+            for counted in counters_of(device) {
                 let label = counted.value.clone();
                 batch.counts.entry(counted).or_insert((label, 0)).1 += 1;
             }
         }
-        batch.devices.push(StoredDevice { device: full.device, number, sequence: number }.values()?);
+        batch.devices.push(StoredDevice { device: full.device, number, sequence: number }.to_values()?);
     }
     Ok(batch)
 }
 
 fn insert(connection: &Connection, batch: &Batch) -> Outcome<i64> {
     connection.execute_batch("BEGIN")?;
-    for (sql, rows) in [(DeviceColumns::INSERT, &batch.devices), (PARTS, &batch.parts), (REPORT, &batch.reports)] {
+    for (sql, rows) in [(DeviceRecordColumns::INSERT, &batch.devices), (PARTS, &batch.parts), (REPORT, &batch.reports)]
+    {
         let mut statement = of_tenant(connection, sql, &batch.tenant)?;
         for row in rows {
             for (place, value) in row.iter().enumerate() {
@@ -277,8 +282,16 @@ fn insert(connection: &Connection, batch: &Batch) -> Outcome<i64> {
         }
     }
     let mut statement = connection.prepare_cached(COUNT)?;
-    for (Counted { organization, dimension, value }, (label, devices)) in &batch.counts {
-        statement.execute(params![batch.tenant, organization, dimension, value, label, devices, size_of(*devices)])?;
+    for (DeviceCounter { organization, dimension, value }, (label, devices)) in &batch.counts {
+        statement.execute(params![
+            batch.tenant,
+            organization,
+            dimension,
+            value,
+            label,
+            devices,
+            size_class(*devices)
+        ])?;
     }
     connection.execute_batch("COMMIT")?;
     Ok(i64::try_from(batch.devices.len())?)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernel::base::World;
+use kernel::base::Env;
 use rusqlite::{Connection as Sqlite, params};
 use tokio::task::JoinSet;
 
@@ -221,7 +221,7 @@ impl Writer {
             changes += BATCH;
         }
         let seconds = started.elapsed().max(BATCH_EVERY).as_secs_f64();
-        let mark = format!("mark{}", World::default().now().as_millis());
+        let mark = format!("mark{}", Env::default().now().as_millis());
         change(&self.last, &format!("{mark} is the last that was written"))?;
         let behind_seconds = if writing == Writing::Noted { self.wait_for(&mark)? } else { 0.0 };
         Ok(Written { changes, seconds, behind_seconds })

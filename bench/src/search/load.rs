@@ -7,10 +7,10 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use kernel::base::{DAY_MS, TenantId, Timestamp, UserId, World};
+use kernel::base::{DAY_MS, Env, TenantId, Timestamp, UserId};
 use rusqlite::{Connection, params};
 use serde_json::json;
-use tenant_control::features::devices::{ALL, DeviceId, SOFTWARE, size_of};
+use tenant_control::features::devices::{ALL_ORGANIZATIONS, DeviceId, SOFTWARE_DIMENSION, size_class};
 use tenant_control::features::organizations::OrganizationId;
 use tenant_control::features::tickets::TicketId;
 
@@ -183,7 +183,7 @@ fn fill(database: &Path, plan: Plan) -> Outcome {
     for (name, _) in &indexes {
         connection.execute_batch(&format!("DROP INDEX {name}"))?;
     }
-    let (world, makings) = (World::default(), Makings::new());
+    let (world, makings) = (Env::default(), Makings::new());
     let end = world.now().as_millis();
     for (seed, (id, is_largest)) in tenants(&connection, plan, &world, end)?.into_iter().enumerate() {
         let size = i64::try_from(if is_largest { plan.largest } else { plan.average })?;
@@ -208,7 +208,7 @@ fn fill(database: &Path, plan: Plan) -> Outcome {
 }
 
 /// Those that the server has made, and as many more as are missing; in the order of their ids, and whether it is the largest.
-fn tenants(connection: &Connection, plan: Plan, world: &World, end: i64) -> Outcome<Vec<(String, bool)>> {
+fn tenants(connection: &Connection, plan: Plan, world: &Env, end: i64) -> Outcome<Vec<(String, bool)>> {
     let mut all: Vec<(String, bool)> = connection
         .prepare("SELECT id, slug = 'bench-0' FROM tenants WHERE slug LIKE 'bench-%'")?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
@@ -227,7 +227,7 @@ fn tenants(connection: &Connection, plan: Plan, world: &World, end: i64) -> Outc
 /// Writes what one tenant has.
 struct Filling<'a> {
     connection: &'a Connection,
-    world: &'a World,
+    world: &'a Env,
     makings: &'a Makings,
     chance: Chance,
     tenant: String,
@@ -348,7 +348,15 @@ impl Filling<'_> {
             let label = self.makings.program(&mut self.chance, number);
             let devices = 1 + below(&mut self.chance, 200);
             let name = label.to_lowercase();
-            insert.execute(params![self.tenant, ALL, SOFTWARE, name, label, devices, size_of(devices)])?;
+            insert.execute(params![
+                self.tenant,
+                ALL_ORGANIZATIONS,
+                SOFTWARE_DIMENSION,
+                name,
+                label,
+                devices,
+                size_class(devices)
+            ])?;
         }
         Ok(())
     }

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::base::{Actor, Result, World};
-use kernel::store::{Db, Options as StoreOptions, Store};
+use kernel::base::{Actor, Env, Result};
+use kernel::store::{Db, Store, StoreOptions};
 use rusqlite::Connection;
 
 use super::rebuild::{forget_index, until_answered};
@@ -73,8 +73,8 @@ struct Load {
 impl Load {
     fn compare_notes(&self, database: &Path) -> Outcome {
         let runtime = runtime()?;
-        let store = runtime.block_on(Store::open(StoreOptions::sqlite(database), World::default()))?;
-        let db = store.tenant_for_test(self.loaded.tenant.parse()?, Actor::system());
+        let store = runtime.block_on(Store::open(StoreOptions::sqlite(database), Env::default()))?;
+        let db = store.tenant_for_test(self.loaded.tenant.parse()?, Actor::for_system());
         let measure = |first: usize, is_noted: bool| -> Outcome<(f64, f64)> {
             let before = cpu_seconds(std::process::id())?;
             let rate = runtime.block_on(self.in_the_store(&db, first, is_noted))?;
@@ -143,7 +143,7 @@ async fn write(db: &Db, new: New, is_noted: bool) -> Result<()> {
     db.write(async move |tx| {
         let made = bare::create(tx, &new, &body, &bare::KEY).await?;
         if is_noted {
-            tx.changed("ticket", made.id).await?;
+            tx.record_change("ticket", made.id).await?;
         }
         Ok(())
     })

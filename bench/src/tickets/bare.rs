@@ -123,18 +123,18 @@ pub async fn write(db: &Db, new: New) -> Result<()> {
 /// The writes of a ticket; `told` is the body of its event.
 pub async fn create(tx: &mut Tx, new: &New, told: &str, by: &By<'_>) -> Result<Made> {
     let tick = tx.tick().await?;
-    let number: i64 = tx.one(NEXT_NUMBER, args![]).await?;
-    let id = TicketId::new_numbered(tx.world(), tick.at, number).to_string();
+    let number: i64 = tx.get_one(NEXT_NUMBER, args![]).await?;
+    let id = TicketId::new_numbered(tx.env(), tick.at, number).to_string();
     let made = Made { id, number, tick };
-    tx.later(INSERT, made.row(new, by).into_vec()).await?;
+    tx.enqueue(INSERT, made.row(new, by).into_vec()).await?;
     let mut slots: Vec<Value> = vec![number.into()];
     slots.extend(new.terms().iter().map(|term| Value::from(term.as_str())));
     slots.resize(1 + TERMS, Value::Null);
-    tx.later(INSERT_TERMS, slots).await?;
+    tx.enqueue(INSERT_TERMS, slots).await?;
     let size = CHANGES.len() as i64;
     tx.exec(INSERT_CHANGE, args![number, 1_i64, tick.at, by.kind, by.id, by.name, size, CHANGES]).await?;
-    let entry = AuditId::new(tx.world());
-    tx.later(audit::INSERT, by.entry(entry, tick.at, "ticket.create", &made.id)).await?;
+    let entry = AuditId::new(tx.env());
+    tx.enqueue(audit::INSERT, by.entry(entry, tick.at, "ticket.create", &made.id)).await?;
     tell(tx, "ticket.created", &made.id, told, by.depth).await?;
     Ok(made)
 }
@@ -142,7 +142,7 @@ pub async fn create(tx: &mut Tx, new: &New, told: &str, by: &By<'_>) -> Result<M
 /// The writes of an event.
 pub async fn tell(tx: &mut Tx, name: &str, record: &str, body: &str, depth: i64) -> Result<()> {
     let (at, sequence) = (tx.tick().await?.at, tx.next_sequence().await?);
-    let (id, of) = (EventId::new_at(tx.world(), at), name.split('.').next().unwrap_or_default());
+    let (id, of) = (EventId::new_at(tx.env(), at), name.split('.').next().unwrap_or_default());
     let (family, any) = (format!("{of}.*"), "*");
     let root = if depth == 0 { 0 } else { sequence };
     tx.exec(events::INSERT, args![sequence, id, name, of, record, at, body, depth, root]).await?;

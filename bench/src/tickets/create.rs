@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kernel::base::{Actor, World};
-use kernel::store::{Db, Options, Store};
+use kernel::base::{Actor, Env};
+use kernel::store::{Db, Store, StoreOptions};
 
 use super::data::Makings;
 use super::load::Loaded;
@@ -30,8 +30,8 @@ pub fn run() -> Outcome {
     std::fs::copy(loaded.database(), &copy)?;
     let runtime = runtime()?;
     let server = Server::start(ours.path())?;
-    let store = runtime.block_on(Store::open(Options::sqlite(&copy), World::default()))?;
-    let db = store.tenant_for_test(loaded.tenant.parse()?, Actor::system());
+    let store = runtime.block_on(Store::open(StoreOptions::sqlite(&copy), Env::default()))?;
+    let db = store.tenant_for_test(loaded.tenant.parse()?, Actor::for_system());
     let sides = Sides { makings, loaded, server: &server, db };
     // Both warm up first.
     runtime.block_on(sides.over_http(0, writes / 10))?;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use kernel::base::{Timestamp, UserId, World};
+use kernel::base::{Env, Timestamp, UserId};
 use rusqlite::{Connection, Statement, params};
 use tenant_control::features::organizations::OrganizationId;
 use tenant_control::features::tickets::TicketId;
@@ -62,7 +62,7 @@ impl Loaded {
             let server = Server::start(folder)?;
             let key = make_key(&server, folder)?;
             server.stop()?;
-            let end = World::default().now().as_millis();
+            let end = Env::default().now().as_millis();
             let database = folder.join("tenant-control.db");
             fill(&database, size, end, makings)?;
             std::fs::write(&note, format!("{key}\n{end}\n"))?;
@@ -124,7 +124,7 @@ struct People {
 }
 
 fn insert_people(connection: &Connection, tenant: &str, end: i64) -> Outcome<People> {
-    let (world, at) = (World::default(), Timestamp::from_millis(end - DAY_MS));
+    let (world, at) = (Env::default(), Timestamp::from_millis(end - DAY_MS));
     let organizations: Vec<String> =
         (0..ORGANIZATIONS).map(|_| OrganizationId::new_at(&world, at).to_string()).collect();
     let technicians: Vec<String> = (0..TECHNICIANS).map(|_| UserId::new_at(&world, at).to_string()).collect();
@@ -197,7 +197,7 @@ fn insert_tickets(
     makings: &Makings,
     people: &People,
 ) -> Outcome<Terms> {
-    let (world, mut terms) = (World::default(), Terms::new());
+    let (world, mut terms) = (Env::default(), Terms::new());
     let mut insert = connection.prepare(INSERT)?;
     for first in (1..=size).step_by(STEP as usize) {
         connection.execute_batch("BEGIN")?;

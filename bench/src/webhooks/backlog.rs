@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernel::base::{EventId, World};
+use kernel::base::{Env, EventId};
 use rusqlite::{Connection, params};
 use tempfile::TempDir;
 
@@ -122,7 +122,7 @@ const DELIVERIES: &str =
     WHERE w.tenant_id = ?1 AND s.pattern = 'ticket.*'";
 
 fn insert(connection: &Connection, tenant: &str, events: usize) -> Outcome {
-    let world = World::default();
+    let world = Env::default();
     let now = world.now();
     let clock = "SELECT sequence FROM tenant_clocks WHERE tenant_id = ?1";
     let last: i64 = connection.query_row(clock, [tenant], |row| row.get(0))?;
@@ -130,9 +130,9 @@ fn insert(connection: &Connection, tenant: &str, events: usize) -> Outcome {
     let body = format!(r#"{{"type":"ticket.created","data":"{}"}}"#, "x".repeat(500));
     for n in 0..events {
         // Within the last hours, in the order of their ids.
-        let at = now.plus(i64::try_from(n)? - i64::try_from(events)?);
+        let at = now.plus_ms(i64::try_from(n)? - i64::try_from(events)?);
         let (sequence, id) = (last + 1 + i64::try_from(n)?, EventId::new_at(&world, at).to_string());
-        let next = if n % DUE_EACH == 0 { now } else { now.plus(DAY_MS) };
+        let next = if n % DUE_EACH == 0 { now } else { now.plus_ms(DAY_MS) };
         event.execute(params![tenant, sequence, id, at.as_millis(), body])?;
         deliveries.execute(params![tenant, sequence, id, at.as_millis(), next.as_millis()])?;
     }

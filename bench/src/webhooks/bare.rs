@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::http::header::{CONTENT_TYPE, USER_AGENT};
 use axum::http::{HeaderMap, HeaderValue, Method};
-use kernel::outbound::{Request, Target};
+use kernel::outbound::{OutboundRequest, Target};
 use tokio::task::JoinSet;
 
 use super::client;
@@ -38,16 +38,16 @@ pub async fn send(receivers: &[SocketAddr], body: &str, count: usize) -> Outcome
                 if n >= count {
                     return Ok(());
                 }
-                let request = Request {
+                let request = OutboundRequest {
                     method: Method::POST,
                     target: targets[n % targets.len()].clone(),
                     headers: headers.clone(),
                     body: body.clone().into(),
                     timeout: TIMEOUT,
                     body_max: ANSWER_BYTES_MAX,
-                    for_whom: None,
+                    tenant: None,
                 };
-                let answer = client.send(request).await.map_err(|failure| failure.detail)?;
+                let answer = client.send_request(request).await.map_err(|failure| failure.detail)?;
                 if answer.status != 204 {
                     return Err(format!("the sink answered {}", answer.status).into());
                 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Method};
-use kernel::outbound::{Outbound, Request, Response, Target};
+use kernel::outbound::{Outbound, OutboundRequest, OutboundResponse, Target};
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -108,12 +108,19 @@ impl Causes {
         Ok(())
     }
 
-    async fn ask(&self, method: Method, path: &str, body: String, wanted: u16) -> Outcome<Response> {
+    async fn ask(&self, method: Method, path: &str, body: String, wanted: u16) -> Outcome<OutboundResponse> {
         let target = Target::parse(&format!("http://{}{path}", self.server)).map_err(|bad| bad.to_string())?;
         let headers = self.headers.clone();
-        let request =
-            Request { method, target, headers, body: body.into(), timeout: TIMEOUT, body_max: 1 << 20, for_whom: None };
-        let answer = self.client.send(request).await.map_err(|failure| failure.detail)?;
+        let request = OutboundRequest {
+            method,
+            target,
+            headers,
+            body: body.into(),
+            timeout: TIMEOUT,
+            body_max: 1 << 20,
+            tenant: None,
+        };
+        let answer = self.client.send_request(request).await.map_err(|failure| failure.detail)?;
         if answer.status == wanted {
             return Ok(answer);
         }

@@ -18,7 +18,7 @@ pub mod sink;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use kernel::outbound::{Outbound, Settings};
+use kernel::outbound::{Outbound, OutboundSettings};
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -69,5 +69,5 @@ pub fn database(data: &Path) -> PathBuf {
 
 /// The service's own client, allowed to call this host.
 fn client() -> Outcome<Outbound> {
-    Ok(Outbound::new(Settings { allow: vec![ALLOWED.parse()?], ..Settings::default() })?)
+    Ok(Outbound::new(OutboundSettings { allow: vec![ALLOWED.parse()?], ..OutboundSettings::default() })?)
 }

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kernel::base::{Actor, World};
+use kernel::base::{Actor, Env};
 use kernel::events::{EventKind, publish};
-use kernel::store::{Options, Store};
+use kernel::store::{Store, StoreOptions};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -69,11 +69,11 @@ pub fn run() -> Outcome {
 /// Publishes while the server is away, so that all is due when it comes.
 async fn preload(data: &Path, tenant: &str, events: usize) -> Outcome {
     let store = Store::open(
-        Options::sqlite(database(data)).followed_by(&tenant_control::features::install().followers),
-        World::default(),
+        StoreOptions::sqlite(database(data)).followed_by(&tenant_control::features::install().followers),
+        Env::default(),
     )
     .await?;
-    let db = store.tenant_for_test(tenant.parse()?, Actor::system());
+    let db = store.tenant_for_test(tenant.parse()?, Actor::for_system());
     // A few hundred a write, as the service's own steps have.
     for first in (0..events).step_by(STEP) {
         let count = STEP.min(events - first);

@@ -9,7 +9,7 @@ use kernel::args;
 use kernel::audit;
 use kernel::base::{AuditId, Result, Timestamp};
 use kernel::jobs::lanes::{HOLD, LEASE_MS};
-use kernel::jobs::steps::{self, Step};
+use kernel::jobs::steps::{self, StepRecord};
 use kernel::store::{Db, Tx, Value};
 use rusqlite::Connection;
 use tenant_control::features::tickets::CommentId;
@@ -71,8 +71,8 @@ pub async fn run(db: &Db, texts: &Arc<Texts>, queued: &StoredRun) -> Result<()> 
 /// Begins the run, which the server does for many at once, and does its first step.
 async fn make(tx: &mut Tx, texts: &Texts, run: &mut StoredRun) -> Result<Made> {
     let at = hold(tx, texts).await?;
-    run.turn(Status::Running, at);
-    runs::save(tx, run).await?;
+    run.transition_status(Status::Running, at);
+    runs::update_run(tx, run).await?;
     let (id, workflow) = (run.run.id.to_string(), run.run.workflow_id.to_string());
     tell(tx, "workflow.run.started", &id, texts.event("workflow.run.started"), run.run.depth).await?;
     begin(tx, &id, STEPS[0], at).await?;
@@ -89,7 +89,7 @@ async fn note(tx: &mut Tx, texts: &Texts, run: &StoredRun, made: Made) -> Result
     let row = CommentColumns {
         number: number.into(),
         ordinal: 1_i64.into(),
-        id: CommentId::new_numbered(tx.world(), at, 1).into(),
+        id: CommentId::new_numbered(tx.env(), at, 1).into(),
         public: false.into(),
         author_type: "workflow".into(),
         author_id: workflow.as_str().into(),
@@ -98,14 +98,14 @@ async fn note(tx: &mut Tx, texts: &Texts, run: &StoredRun, made: Made) -> Result
         size_bytes: Value::Int(texts.comment.len() as i64),
         body: texts.comment.as_str().into(),
     };
-    tx.later(INSERT_COMMENT, row.into_vec()).await?;
+    tx.enqueue(INSERT_COMMENT, row.into_vec()).await?;
     let (ticket, by) = (made.id.clone(), by(run, &id, &workflow));
     let mut row = made.row(&texts.new, &by);
     (row.comment_count, row.version) = (1_i64.into(), 2_i64.into());
     (row.updated_at, row.sequence) = (at.into(), sequence.into());
-    tx.later(UPDATE, row.into_vec()).await?;
-    let entry = AuditId::new(tx.world());
-    tx.later(audit::INSERT, by.entry(entry, at, "ticket.comment", &ticket)).await?;
+    tx.enqueue(UPDATE, row.into_vec()).await?;
+    let entry = AuditId::new(tx.env());
+    tx.enqueue(audit::INSERT, by.entry(entry, at, "ticket.comment", &ticket)).await?;
     tell(tx, "ticket.commented", &ticket, texts.event("ticket.commented"), run.run.depth).await?;
     end(tx, texts, &id, STEPS[1], at).await?;
     begin(tx, &id, STEPS[2], at).await
@@ -116,30 +116,30 @@ async fn finish(tx: &mut Tx, texts: &Texts, run: &mut StoredRun) -> Result<()> {
     let id = run.run.id.to_string();
     tell(tx, CUSTOM, &id, texts.event(CUSTOM), run.run.depth).await?;
     end(tx, texts, &id, STEPS[2], at).await?;
-    run.turn(Status::Succeeded, at);
-    runs::save(tx, run).await?;
+    run.transition_status(Status::Succeeded, at);
+    runs::update_run(tx, run).await?;
     tell(tx, "workflow.run.succeeded", &id, texts.event("workflow.run.succeeded"), run.run.depth).await
 }
 
 /// Moves the clock and shows that the lane is held.
 async fn hold(tx: &mut Tx, texts: &Texts) -> Result<Timestamp> {
-    let (at, until) = (tx.tick().await?.at, tx.world().now().plus(LEASE_MS));
+    let (at, until) = (tx.tick().await?.at, tx.env().now().plus_ms(LEASE_MS));
     tx.exec(HOLD, args![WORKFLOW_LANE, LANE_KEY, texts.token, until]).await?;
     Ok(at)
 }
 
 async fn begin(tx: &mut Tx, run: &str, name: &str, at: Timestamp) -> Result<()> {
-    steps::add(tx, WORKFLOW_LANE, LANE_KEY, &Step::ready(run, name, at)).await
+    steps::insert_step(tx, WORKFLOW_LANE, LANE_KEY, &StepRecord::new_ready(run, name, at)).await
 }
 
 async fn end(tx: &mut Tx, texts: &Texts, run: &str, name: &str, at: Timestamp) -> Result<()> {
-    let mut step = Step::ready(run, name, at);
+    let mut step = StepRecord::new_ready(run, name, at);
     if let Some([input, output, attempts]) = texts.steps.get(name) {
         (step.input, step.output, step.attempts) = (Some(input.clone()), Some(output.clone()), attempts.clone());
     }
     (step.attempt, step.started_at) = (1, Some(at));
-    step.end(Status::Succeeded, at);
-    steps::save(tx, WORKFLOW_LANE, LANE_KEY, &step).await
+    step.end_with(Status::Succeeded, at);
+    steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &step).await
 }
 
 fn by<'a>(run: &'a StoredRun, id: &'a str, workflow: &'a str) -> By<'a> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use kernel::store::{Options, PostgresOptions};
+use kernel::store::{PostgresOptions, StoreOptions};
 use serde_json::{Value, json};
 
 use super::{PATH, call, queue, save, three_steps};
@@ -38,13 +38,13 @@ pub fn run() -> Outcome {
     );
     compare("embedded store", rounds, || {
         let data = folder()?;
-        measure(data.path(), &[], Options::sqlite(database(data.path())), runs, time)
+        measure(data.path(), &[], StoreOptions::sqlite(database(data.path())), runs, time)
     })?;
     compare("PostgreSQL", rounds, || {
         let (cluster, data) = (Cluster::start()?, folder()?);
         let url = cluster.url();
         let store = ["--database-url", url.as_str()];
-        measure(data.path(), &store, Options::postgres(PostgresOptions::new(&url)), runs, time)
+        measure(data.path(), &store, StoreOptions::postgres(PostgresOptions::new(&url)), runs, time)
     })
 }
 
@@ -64,7 +64,7 @@ fn compare(name: &str, rounds: usize, measure: impl Fn() -> Outcome<Vec<f64>>) -
 }
 
 /// One round on a store of its own: what each run of the steady tenant has waited, in milliseconds.
-fn measure(data: &Path, store: &[&str], options: Options, runs: usize, time: Duration) -> Outcome<Vec<f64>> {
+fn measure(data: &Path, store: &[&str], options: StoreOptions, runs: usize, time: Duration) -> Outcome<Vec<f64>> {
     let (runtime, receipts) = (runtime()?, Receipts::default());
     let noted = receipts.clone();
     let receiver = runtime.block_on(sink::open(move |request| {

@@ -1,14 +1,14 @@
 //! Runs that wait for their turn, written by the product's own statements while the server is away: over HTTP the first
 //! would be done before the last are there.
 
-use kernel::base::{Actor, Result, World};
+use kernel::base::{Actor, Env, Result};
 use kernel::jobs::lanes;
-use kernel::store::{Options, Store, Tx};
+use kernel::store::{Store, StoreOptions, Tx};
 use serde_json::json;
 use tenant_control::features::workflows::runs::StoredRun;
-use tenant_control::features::workflows::runs::store::{NewRun, insert};
+use tenant_control::features::workflows::runs::store::{NewRun, insert_run};
 use tenant_control::features::workflows::{
-    LANE_KEY, RunId, RunTrigger, Settings, TriggerKind, WORKFLOW_LANE, WorkflowId,
+    LANE_KEY, RunId, RunTrigger, TriggerKind, WORKFLOW_LANE, WorkflowId, WorkflowSettings,
 };
 
 use crate::Outcome;
@@ -17,9 +17,9 @@ use crate::Outcome;
 const STEP: usize = 250;
 
 /// Queues that many runs of a workflow, and makes its tenant's lane due.
-pub async fn fill(options: Options, tenant: &str, workflow: &str, count: usize) -> Outcome<Vec<StoredRun>> {
-    let store = Store::open(options, World::default()).await?;
-    let (db, workflow) = (store.tenant_for_test(tenant.parse()?, Actor::system()), workflow.parse()?);
+pub async fn fill(options: StoreOptions, tenant: &str, workflow: &str, count: usize) -> Outcome<Vec<StoredRun>> {
+    let store = Store::open(options, Env::default()).await?;
+    let (db, workflow) = (store.tenant_for_test(tenant.parse()?, Actor::for_system()), workflow.parse()?);
     let mut queued = Vec::with_capacity(count);
     for first in (0..count).step_by(STEP) {
         let last = count.min(first + STEP);
@@ -28,7 +28,7 @@ pub async fn fill(options: Options, tenant: &str, workflow: &str, count: usize) 
             for n in first..last {
                 written.push(add(tx, workflow, n).await?);
             }
-            lanes::wake(tx, WORKFLOW_LANE, LANE_KEY).await?;
+            lanes::wake_lane(tx, WORKFLOW_LANE, LANE_KEY).await?;
             Ok(written)
         });
         queued.extend(written.await?);
@@ -53,8 +53,8 @@ async fn add(tx: &mut Tx, workflow_id: WorkflowId, n: usize) -> Result<StoredRun
         error: None,
         dry_run: false,
     };
-    let id = RunId::new_numbered(tx.world(), at, n as i64);
-    let run = new.at(id, at, Settings::default().run_max_ms);
-    insert(tx, &run).await?;
+    let id = RunId::new_numbered(tx.env(), at, n as i64);
+    let run = new.into_stored(id, at, WorkflowSettings::default().run_max_ms);
+    insert_run(tx, &run).await?;
     Ok(run)
 }

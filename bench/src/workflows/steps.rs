@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernel::base::{Actor, World};
-use kernel::store::{Options, Store};
+use kernel::base::{Actor, Env};
+use kernel::store::{Store, StoreOptions};
 use rusqlite::{Connection, params};
 use serde_json::json;
-use tenant_control::features::workflows::Settings;
+use tenant_control::features::workflows::WorkflowSettings;
 use tenant_control::features::workflows::runs::StoredRun;
 
 use super::bare::{self, STEPS, Texts};
@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub fn run() -> Outcome {
     let (rounds, runs) = (setting("BENCH_ROUNDS", 5)?, setting("BENCH_RUNS", 3_000)?);
-    let under_way = Settings::default().steps_under_way;
+    let under_way = WorkflowSettings::default().steps_under_way;
     println!(
         "workflows-steps: {runs} queued runs of {} steps in one tenant, {under_way} steps under way at once; the store's \
          transactions with the same writes by {under_way} callers",
@@ -46,7 +46,7 @@ pub fn run() -> Outcome {
     let mut comparison = Comparison::new("steps/s", "server", "store");
     let (mut our_cpu, mut their_cpu) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        let queued = runtime.block_on(queue::fill(Options::sqlite(&file), &tenant, &workflow, runs))?;
+        let queued = runtime.block_on(queue::fill(StoreOptions::sqlite(&file), &tenant, &workflow, runs))?;
         let copy = copies.path().join(format!("bare-{round}.db"));
         std::fs::copy(&file, &copy)?;
         let since = queued.first().ok_or("nothing was queued")?.run.created_at.as_millis();
@@ -72,8 +72,8 @@ async fn in_the_store(
     texts: &Arc<Texts>,
     callers: usize,
 ) -> Outcome<(f64, f64)> {
-    let store = Store::open(Options::sqlite(copy), World::default()).await?;
-    let db = store.tenant_for_test(tenant.parse()?, Actor::system());
+    let store = Store::open(StoreOptions::sqlite(copy), Env::default()).await?;
+    let db = store.tenant_for_test(tenant.parse()?, Actor::for_system());
     let (count, queued, texts) = (queued.len(), Arc::new(queued), texts.clone());
     let before = cpu_seconds(std::process::id())?;
     let runs = drive_by(callers, 0, count, move |n| {

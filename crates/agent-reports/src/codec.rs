@@ -7,7 +7,7 @@ use flate2::bufread::GzDecoder;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use flate2::{Compression, Decompress, FlushDecompress, Status};
 
-use super::refusal::Refusal;
+use super::refusal::ReportRefusal;
 use super::text;
 
 /// Two hundred times a usual report, and small enough that a small machine can hold a few at a time. A stream is refused at
@@ -25,17 +25,17 @@ pub enum Codec {
 }
 
 /// Detects the codec by the first bytes.
-pub fn detect(body: &[u8]) -> Result<Codec, Refusal> {
+pub fn detect_codec(body: &[u8]) -> Result<Codec, ReportRefusal> {
     if body.starts_with(&[0x1f, 0x8b]) {
         return Ok(Codec::Gzip);
     }
     if is_zlib(body) {
         return Ok(Codec::Zlib);
     }
-    match text::first_byte(text::without_mark(body)) {
+    match text::first_byte(text::without_byte_order_mark(body)) {
         Some(b'<' | b'{') => Ok(Codec::Plain),
-        None => Err(Refusal::malformed("The body is empty.")),
-        Some(_) => Err(Refusal::unsupported("The body is not zlib, gzip, XML or JSON.")),
+        None => Err(ReportRefusal::malformed("The body is empty.")),
+        Some(_) => Err(ReportRefusal::unsupported("The body is not zlib, gzip, XML or JSON.")),
     }
 }
 
@@ -47,14 +47,14 @@ fn is_zlib(body: &[u8]) -> bool {
 }
 
 /// Inflates a whole body and verifies its checksum, or refuses it.
-pub fn inflate(body: &[u8], codec: Codec) -> Result<Cow<'_, [u8]>, Refusal> {
-    inflate_at_most(body, codec, INFLATED_BYTES_MAX)
+pub fn inflate_body(body: &[u8], codec: Codec) -> Result<Cow<'_, [u8]>, ReportRefusal> {
+    inflate_with_limit(body, codec, INFLATED_BYTES_MAX)
 }
 
 /// The limit is a parameter, so that tests need not reach the real one.
-pub fn inflate_at_most(body: &[u8], codec: Codec, bytes_max: usize) -> Result<Cow<'_, [u8]>, Refusal> {
+pub fn inflate_with_limit(body: &[u8], codec: Codec, bytes_max: usize) -> Result<Cow<'_, [u8]>, ReportRefusal> {
     match codec {
-        Codec::Plain if body.len() > bytes_max => Err(too_large(bytes_max)),
+        Codec::Plain if body.len() > bytes_max => Err(too_large_refusal(bytes_max)),
         Codec::Plain => Ok(Cow::Borrowed(body)),
         Codec::Zlib => inflate_zlib(body, bytes_max).map(Cow::Owned),
         Codec::Gzip => inflate_gzip(body, bytes_max).map(Cow::Owned),
@@ -62,74 +62,74 @@ pub fn inflate_at_most(body: &[u8], codec: Codec, bytes_max: usize) -> Result<Co
 }
 
 /// Not with the reader of the crate, which treats a truncated stream as complete.
-fn inflate_zlib(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Refusal> {
+fn inflate_zlib(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, ReportRefusal> {
     let mut stream = Decompress::new(true);
     let mut inflated = Vec::new();
     loop {
         let consumed = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
         let rest = body.get(consumed..).unwrap_or_default();
-        grow(&mut inflated, bytes_max)?;
+        reserve_output(&mut inflated, bytes_max)?;
         let length_before = inflated.len();
         let status = stream
             .decompress_vec(rest, &mut inflated, FlushDecompress::None)
-            .map_err(|_| Refusal::malformed("The zlib stream is damaged."))?;
+            .map_err(|_| ReportRefusal::malformed("The zlib stream is damaged."))?;
         let consumed_now = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
         if inflated.len() > bytes_max {
-            return Err(too_large(bytes_max));
+            return Err(too_large_refusal(bytes_max));
         }
         if status == Status::StreamEnd {
-            return if consumed_now == body.len() { Ok(inflated) } else { Err(trailing()) };
+            return if consumed_now == body.len() { Ok(inflated) } else { Err(trailing_bytes_refusal()) };
         }
         if consumed_now == consumed && inflated.len() == length_before {
-            return Err(Refusal::malformed("The zlib stream is cut off before its end."));
+            return Err(ReportRefusal::malformed("The zlib stream is cut off before its end."));
         }
     }
 }
 
 /// Reserves room when the buffer is full: it doubles, but never beyond the limit and the one byte that shows that the limit
 /// was exceeded.
-fn grow(inflated: &mut Vec<u8>, bytes_max: usize) -> Result<(), Refusal> {
+fn reserve_output(inflated: &mut Vec<u8>, bytes_max: usize) -> Result<(), ReportRefusal> {
     if inflated.len() < inflated.capacity() {
         return Ok(());
     }
     let room = (bytes_max + 1).saturating_sub(inflated.len());
     let step = inflated.len().max(GROWTH_BYTES_MIN).min(room);
-    inflated.try_reserve_exact(step).map_err(|_| too_large(bytes_max))
+    inflated.try_reserve_exact(step).map_err(|_| too_large_refusal(bytes_max))
 }
 
-fn inflate_gzip(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Refusal> {
+fn inflate_gzip(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, ReportRefusal> {
     let mut decoder = GzDecoder::new(body);
     let mut inflated = Vec::new();
     loop {
-        grow(&mut inflated, bytes_max)?;
+        reserve_output(&mut inflated, bytes_max)?;
         let length_before = inflated.len();
         let room = inflated.capacity() - length_before;
         // A reader needs an initialized buffer; `take` and `read_to_end` would probe for the end with a second buffer.
         inflated.resize(length_before + room, 0);
         let read = decoder
             .read(inflated.get_mut(length_before..).unwrap_or_default())
-            .map_err(|_| Refusal::malformed("The gzip stream is damaged or cut off before its end."))?;
+            .map_err(|_| ReportRefusal::malformed("The gzip stream is damaged or cut off before its end."))?;
         inflated.truncate(length_before + read);
         if inflated.len() > bytes_max {
-            return Err(too_large(bytes_max));
+            return Err(too_large_refusal(bytes_max));
         }
         if read == 0 {
-            return if decoder.into_inner().is_empty() { Ok(inflated) } else { Err(trailing()) };
+            return if decoder.into_inner().is_empty() { Ok(inflated) } else { Err(trailing_bytes_refusal()) };
         }
     }
 }
 
-fn too_large(bytes_max: usize) -> Refusal {
-    Refusal::too_large(format!("The body is larger than {} MiB once inflated.", bytes_max / (1024 * 1024)))
+fn too_large_refusal(bytes_max: usize) -> ReportRefusal {
+    ReportRefusal::too_large(format!("The body is larger than {} MiB once inflated.", bytes_max / (1024 * 1024)))
 }
 
-fn trailing() -> Refusal {
-    Refusal::malformed("There are more bytes after the end of the compressed stream.")
+fn trailing_bytes_refusal() -> ReportRefusal {
+    ReportRefusal::malformed("There are more bytes after the end of the compressed stream.")
 }
 
 /// Compresses an answer with the codec of the request: the OCS agent reads nothing else. The level is the default, because
 /// FusionInventory recognizes zlib by the bytes 78 9C, and other levels start differently.
-pub fn encode(codec: Codec, answer: &[u8]) -> Vec<u8> {
+pub fn encode_answer(codec: Codec, answer: &[u8]) -> Vec<u8> {
     let packed = match codec {
         Codec::Plain => return answer.to_vec(),
         Codec::Zlib => {

@@ -1,9 +1,9 @@
 //! Assembles a report from the sections and fields that the XML and JSON parsers read.
 
-use super::Message;
-use super::refusal::Refusal;
-use super::sections::{Agent, Report};
-use super::text::{LABEL_BYTES_MAX, label};
+use super::AgentMessage;
+use super::refusal::ReportRefusal;
+use super::sections::{AgentInfo, AgentReport};
+use super::text::{LABEL_BYTES_MAX, clean_label};
 
 /// Ten times the packages of a large workstation. A report with more is broken or hostile.
 pub const SOFTWARE_MAX: usize = 10_000;
@@ -29,7 +29,7 @@ const QUERY_CHARS_MAX: usize = 100;
 
 /// The sections that are parsed. All others are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Section {
+pub enum ReportSection {
     AccountInfo,
     Hardware,
     Bios,
@@ -43,9 +43,9 @@ pub enum Section {
     Softwares,
 }
 
-impl Section {
+impl ReportSection {
     /// The section with this lower-case name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "accountinfo" => Self::AccountInfo,
             "hardware" => Self::Hardware,
@@ -60,7 +60,7 @@ impl Section {
         })
     }
 
-    pub fn name(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::AccountInfo => "accountinfo",
             Self::Hardware => "hardware",
@@ -76,7 +76,7 @@ impl Section {
     }
 
     /// The section nested in a field of this one.
-    pub fn nested(self, field: &str) -> Option<Self> {
+    pub fn nested_section(self, field: &str) -> Option<Self> {
         (self == Self::OperatingSystem && field == "timezone").then_some(Self::TimeZone)
     }
 }
@@ -84,12 +84,12 @@ impl Section {
 /// The name of a section or field in lower case, without an allocation: a report has twenty thousand of them. A name longer
 /// than any known one becomes empty.
 #[derive(Clone, Copy)]
-pub struct Name {
+pub struct LowercaseName {
     bytes: [u8; NAME_BYTES_MAX],
     length: usize,
 }
 
-impl Name {
+impl LowercaseName {
     pub fn new(name: &str) -> Self {
         let mut bytes = [0; NAME_BYTES_MAX];
         let Some(start) = bytes.get_mut(..name.len()) else { return Self { bytes, length: 0 } };
@@ -105,13 +105,13 @@ impl Name {
 
 /// The message under construction, which the parsers fill.
 #[derive(Default)]
-pub struct Collector {
+pub struct ReportCollector {
     pub query: Option<String>,
     pub device_id: Option<String>,
     pub name: Option<String>,
     pub version: Option<String>,
     pub has_content: bool,
-    pub report: Report,
+    pub report: AgentReport,
     /// Network entries read. The report has fewer, because entries of one card are merged.
     nic_entries: usize,
     text_bytes: usize,
@@ -119,104 +119,104 @@ pub struct Collector {
     account_value: Option<String>,
 }
 
-impl Collector {
+impl ReportCollector {
     /// Marks a section as present, even if it has no entries.
-    pub fn open_section(&mut self, section: Section) {
+    pub fn open_section(&mut self, section: ReportSection) {
         let report = &mut self.report;
         match section {
-            Section::AccountInfo | Section::TimeZone => {}
-            Section::Hardware => {
+            ReportSection::AccountInfo | ReportSection::TimeZone => {}
+            ReportSection::Hardware => {
                 report.hardware.get_or_insert_default();
             }
-            Section::Bios => {
+            ReportSection::Bios => {
                 report.bios.get_or_insert_default();
             }
-            Section::OperatingSystem => {
+            ReportSection::OperatingSystem => {
                 report.os.get_or_insert_default();
             }
-            Section::Cpus => {
+            ReportSection::Cpus => {
                 report.cpus.get_or_insert_default();
             }
-            Section::Drives => {
+            ReportSection::Drives => {
                 report.volumes.get_or_insert_default();
             }
-            Section::Storages => {
+            ReportSection::Storages => {
                 report.disks.get_or_insert_default();
             }
-            Section::Networks => {
+            ReportSection::Networks => {
                 report.nics.get_or_insert_default();
             }
-            Section::Softwares => {
+            ReportSection::Softwares => {
                 report.software.get_or_insert_default();
             }
         }
     }
 
     /// Begins an entry of a section.
-    pub fn open(&mut self, section: Section) -> Result<(), Refusal> {
+    pub fn open_entry(&mut self, section: ReportSection) -> Result<(), ReportRefusal> {
         self.open_section(section);
         if self.text_bytes > TEXT_BYTES_MAX {
-            return Err(Refusal::too_many(format!("The report has more than {TEXT_BYTES_MAX} bytes of text.")));
+            return Err(ReportRefusal::too_many(format!("The report has more than {TEXT_BYTES_MAX} bytes of text.")));
         }
         let report = &mut self.report;
         match section {
-            Section::Cpus => push(&mut report.cpus, CPUS_MAX, "processors"),
-            Section::Drives => push(&mut report.volumes, VOLUMES_MAX, "volumes"),
-            Section::Storages => push(&mut report.disks, DISKS_MAX, "disks"),
-            Section::Softwares => push(&mut report.software, SOFTWARE_MAX, "software"),
-            Section::Networks => {
+            ReportSection::Cpus => push_entry(&mut report.cpus, CPUS_MAX, "processors"),
+            ReportSection::Drives => push_entry(&mut report.volumes, VOLUMES_MAX, "volumes"),
+            ReportSection::Storages => push_entry(&mut report.disks, DISKS_MAX, "disks"),
+            ReportSection::Softwares => push_entry(&mut report.software, SOFTWARE_MAX, "software"),
+            ReportSection::Networks => {
                 self.nic_entries += 1;
                 if self.nic_entries > NICS_MAX {
-                    return Err(too_many(NICS_MAX, "network cards"));
+                    return Err(too_many_refusal(NICS_MAX, "network cards"));
                 }
-                push(&mut report.nics, NICS_MAX, "network cards")
+                push_entry(&mut report.nics, NICS_MAX, "network cards")
             }
             _ => Ok(()),
         }
     }
 
     /// Sets a field of the entry that was opened last.
-    pub fn set(&mut self, section: Section, field: &str, value: &str) {
+    pub fn set_field(&mut self, section: ReportSection, field: &str, value: &str) {
         // Longer values are cut.
         self.text_bytes += value.len().min(LABEL_BYTES_MAX);
         let report = &mut self.report;
         match section {
-            Section::AccountInfo => match field {
-                "keyname" => self.account_key = label(value),
-                "keyvalue" => self.account_value = label(value),
+            ReportSection::AccountInfo => match field {
+                "keyname" => self.account_key = clean_label(value),
+                "keyvalue" => self.account_value = clean_label(value),
                 _ => {}
             },
-            Section::Hardware => report.hardware.get_or_insert_default().set(field, value),
-            Section::Bios => report.bios.get_or_insert_default().set(field, value),
-            Section::OperatingSystem => report.os.get_or_insert_default().set(field, value),
-            Section::TimeZone if field == "offset" => {
-                report.os.get_or_insert_default().timezone_offset = label(value);
+            ReportSection::Hardware => report.hardware.get_or_insert_default().set_field(field, value),
+            ReportSection::Bios => report.bios.get_or_insert_default().set_field(field, value),
+            ReportSection::OperatingSystem => report.os.get_or_insert_default().set_field(field, value),
+            ReportSection::TimeZone if field == "offset" => {
+                report.os.get_or_insert_default().timezone_offset = clean_label(value);
             }
-            Section::TimeZone => {}
-            Section::Cpus => on_last(&mut report.cpus, |entry| entry.set(field, value)),
-            Section::Drives => on_last(&mut report.volumes, |entry| entry.set(field, value)),
-            Section::Storages => on_last(&mut report.disks, |entry| entry.set(field, value)),
-            Section::Networks => on_last(&mut report.nics, |entry| entry.set(field, value)),
-            Section::Softwares => on_last(&mut report.software, |entry| entry.set(field, value)),
+            ReportSection::TimeZone => {}
+            ReportSection::Cpus => update_last_entry(&mut report.cpus, |entry| entry.set_field(field, value)),
+            ReportSection::Drives => update_last_entry(&mut report.volumes, |entry| entry.set_field(field, value)),
+            ReportSection::Storages => update_last_entry(&mut report.disks, |entry| entry.set_field(field, value)),
+            ReportSection::Networks => update_last_entry(&mut report.nics, |entry| entry.set_field(field, value)),
+            ReportSection::Softwares => update_last_entry(&mut report.software, |entry| entry.set_field(field, value)),
         }
     }
 
     /// Ends an entry.
-    pub fn close(&mut self, section: Section) -> Result<(), Refusal> {
+    pub fn close_entry(&mut self, section: ReportSection) -> Result<(), ReportRefusal> {
         match section {
-            Section::AccountInfo => {
+            ReportSection::AccountInfo => {
                 let value = self.account_value.take();
                 if self.account_key.take().is_some_and(|key| key.eq_ignore_ascii_case("tag")) {
                     self.report.tag = value;
                 }
             }
-            Section::Networks => return self.join_nic(),
-            Section::Softwares => {
+            ReportSection::Networks => return self.merge_nic(),
+            ReportSection::Softwares => {
                 let Some(entries) = &mut self.report.software else { return Ok(()) };
                 // Software without a name cannot be searched.
                 entries.pop_if(|entry| entry.name.is_empty());
                 if let Some(entry) = entries.last_mut() {
-                    entry.name_without_arch();
+                    entry.strip_arch_from_name();
                 }
             }
             _ => {}
@@ -225,7 +225,7 @@ impl Collector {
     }
 
     /// Merges the last network entry into an earlier entry of the same card, if there is one.
-    fn join_nic(&mut self) -> Result<(), Refusal> {
+    fn merge_nic(&mut self) -> Result<(), ReportRefusal> {
         let Some(nics) = &mut self.report.nics else { return Ok(()) };
         let Some(last) = nics.pop() else { return Ok(()) };
         let is_known = last.name.is_some() || last.mac.is_some();
@@ -246,57 +246,62 @@ impl Collector {
             count
         };
         if address_count > NIC_IPS_MAX {
-            return Err(too_many(NIC_IPS_MAX, "addresses of one network card"));
+            return Err(too_many_refusal(NIC_IPS_MAX, "addresses of one network card"));
         }
         Ok(())
     }
 
     pub fn set_agent(&mut self, value: &str) {
-        self.report.agent = Agent::named(value);
+        self.report.agent = AgentInfo::from_label(value);
     }
 
     /// Completes the message. Only now is everything known: its parts come in any order.
-    pub fn finish(self) -> Result<Message, Refusal> {
+    pub fn into_message(self) -> Result<AgentMessage, ReportRefusal> {
         let Some(query) = self.query else {
-            return Err(Refusal::malformed("The message does not say what it is: QUERY or action is missing."));
+            return Err(ReportRefusal::malformed("The message does not say what it is: QUERY or action is missing."));
         };
         let is_prolog = query.eq_ignore_ascii_case("prolog");
         let is_contact = query.eq_ignore_ascii_case("contact");
         let is_inventory = query.eq_ignore_ascii_case("inventory");
         if !(is_prolog || is_contact || is_inventory) {
-            return Ok(Message::Other(query.chars().take(QUERY_CHARS_MAX).collect()));
+            return Ok(AgentMessage::Other(query.chars().take(QUERY_CHARS_MAX).collect()));
         }
         let Some(device_id) = self.device_id else {
-            return Err(Refusal::malformed("The message has no device id."));
+            return Err(ReportRefusal::malformed("The message has no device id."));
         };
         if is_prolog {
-            return Ok(Message::Prolog { device_id });
+            return Ok(AgentMessage::Prolog { device_id });
         }
         if is_contact {
-            return Ok(Message::Contact { device_id, name: self.name, version: self.version, tag: self.report.tag });
+            return Ok(AgentMessage::Contact {
+                device_id,
+                name: self.name,
+                version: self.version,
+                tag: self.report.tag,
+            });
         }
         if !self.has_content {
-            return Err(Refusal::malformed("The inventory has no content."));
+            return Err(ReportRefusal::malformed("The inventory has no content."));
         }
-        Ok(Message::Inventory(Box::new(Report { device_id, ..self.report })))
+        Ok(AgentMessage::Inventory(Box::new(AgentReport { device_id, ..self.report })))
     }
 }
 
-fn push<T: Default>(entries: &mut Option<Vec<T>>, entries_max: usize, what: &str) -> Result<(), Refusal> {
+fn push_entry<T: Default>(entries: &mut Option<Vec<T>>, entries_max: usize, what: &str) -> Result<(), ReportRefusal> {
     let entries = entries.get_or_insert_default();
     if entries.len() >= entries_max {
-        return Err(too_many(entries_max, what));
+        return Err(too_many_refusal(entries_max, what));
     }
     entries.push(T::default());
     Ok(())
 }
 
-fn on_last<T>(entries: &mut Option<Vec<T>>, change: impl FnOnce(&mut T)) {
+fn update_last_entry<T>(entries: &mut Option<Vec<T>>, change: impl FnOnce(&mut T)) {
     if let Some(entry) = entries.as_mut().and_then(|entries| entries.last_mut()) {
         change(entry);
     }
 }
 
-fn too_many(entries_max: usize, what: &str) -> Refusal {
-    Refusal::too_many(format!("The report has more than {entries_max} entries of {what}."))
+fn too_many_refusal(entries_max: usize, what: &str) -> ReportRefusal {
+    ReportRefusal::too_many(format!("The report has more than {entries_max} entries of {what}."))
 }

@@ -6,27 +6,27 @@
 use kernel::base::Timestamp;
 
 use super::identity::{real_label, real_serial, real_uuid};
-use super::kind::{kind, platform};
+use super::kind::{detect_device_type, detect_platform};
 use super::parts::{Cpu, DeviceType, Disk, Nic, Os, Platform, Software, Volume};
-use super::primary::{is_loopback, nic, primary};
-use super::sections::{Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry, Report};
+use super::primary::{convert_nic, is_loopback, primary_address};
+use super::sections::{AgentReport, Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
-    pub kind: Option<DeviceType>,
+pub struct DeviceFacts {
+    pub device_type: Option<DeviceType>,
     pub platform: Option<Platform>,
-    pub host: Option<Host>,
-    pub machine: Option<Machine>,
-    pub system: Option<System>,
+    pub host: Option<HostFacts>,
+    pub machine: Option<MachineFacts>,
+    pub system: Option<SystemFacts>,
     pub cpu: Option<Cpu>,
     pub disks: Option<Vec<Disk>>,
     pub volumes: Option<Vec<Volume>>,
-    pub network: Option<Network>,
+    pub network: Option<NetworkFacts>,
     pub software: Option<Vec<Software>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Host {
+pub struct HostFacts {
     pub hostname: Option<String>,
     pub uuid: Option<String>,
     pub memory_bytes: Option<i64>,
@@ -34,7 +34,7 @@ pub struct Host {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Machine {
+pub struct MachineFacts {
     pub manufacturer: Option<String>,
     pub model: Option<String>,
     pub serial_number: Option<String>,
@@ -42,43 +42,43 @@ pub struct Machine {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct System {
+pub struct SystemFacts {
     pub os: Os,
     pub last_boot_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Network {
+pub struct NetworkFacts {
     pub nics: Vec<Nic>,
     pub primary_ip: Option<String>,
     pub primary_mac: Option<String>,
 }
 
 /// Moves the software out of the report instead of copying it: it is most of the report.
-pub fn facts(report: &mut Report) -> Facts {
-    let software = report.software.take().map(software);
+pub fn extract_facts(report: &mut AgentReport) -> DeviceFacts {
+    let software = report.software.take().map(normalize_software);
     let report = &*report;
     let default_gateway = report.hardware.as_ref().and_then(|hardware| hardware.default_gateway.as_deref());
-    Facts {
-        kind: kind(report),
-        platform: platform(report),
-        host: host(report),
-        machine: report.bios.as_ref().map(machine),
-        system: system(report),
-        cpu: cpu(report),
-        disks: report.disks.as_ref().map(|entries| entries.iter().filter_map(disk).collect()),
-        volumes: report.volumes.as_ref().map(|entries| entries.iter().filter_map(volume).collect()),
-        network: report.nics.as_ref().map(|entries| network(entries, default_gateway)),
+    DeviceFacts {
+        device_type: detect_device_type(report),
+        platform: detect_platform(report),
+        host: host_facts(report),
+        machine: report.bios.as_ref().map(machine_facts),
+        system: system_facts(report),
+        cpu: cpu_facts(report),
+        disks: report.disks.as_ref().map(|entries| entries.iter().filter_map(convert_disk).collect()),
+        volumes: report.volumes.as_ref().map(|entries| entries.iter().filter_map(convert_volume).collect()),
+        network: report.nics.as_ref().map(|entries| network_facts(entries, default_gateway)),
         software,
     }
 }
 
-fn host(report: &Report) -> Option<Host> {
+fn host_facts(report: &AgentReport) -> Option<HostFacts> {
     let fqdn = report.os.as_ref().and_then(|os| os.fqdn.as_deref());
     let Some(hardware) = &report.hardware else {
-        return (!report.partial).then(|| Host { hostname: fqdn.map(str::to_owned), ..Host::default() });
+        return (!report.partial).then(|| HostFacts { hostname: fqdn.map(str::to_owned), ..HostFacts::default() });
     };
-    Some(Host {
+    Some(HostFacts {
         hostname: hardware.hostname.clone().or_else(|| fqdn.map(str::to_owned)),
         uuid: hardware.uuid.as_deref().and_then(real_uuid),
         memory_bytes: hardware.memory_bytes.filter(|&bytes| bytes > 0),
@@ -92,10 +92,10 @@ fn last_logged_user(hardware: &Hardware) -> Option<String> {
 }
 
 /// The manufacturer of the system is preferred to that of the board, and that to the firmware's.
-fn machine(bios: &Bios) -> Machine {
+fn machine_facts(bios: &Bios) -> MachineFacts {
     let first_real =
         |labels: &[&Option<String>]| labels.iter().find_map(|label| real_label(label.as_deref()?)).map(str::to_owned);
-    Machine {
+    MachineFacts {
         manufacturer: first_real(&[&bios.system_manufacturer, &bios.board_manufacturer, &bios.bios_manufacturer]),
         model: first_real(&[&bios.model, &bios.board_model]),
         serial_number: bios.serial.as_deref().and_then(real_serial).map(str::to_owned),
@@ -103,11 +103,11 @@ fn machine(bios: &Bios) -> Machine {
     }
 }
 
-fn system(report: &Report) -> Option<System> {
-    let is_windows = platform(report) == Some(Platform::Windows);
+fn system_facts(report: &AgentReport) -> Option<SystemFacts> {
+    let is_windows = detect_platform(report) == Some(Platform::Windows);
     if let Some(os) = &report.os {
         let windows_build = || os.kernel_version.as_deref().filter(|_| is_windows).and_then(windows_build);
-        return Some(System {
+        return Some(SystemFacts {
             os: Os {
                 name: os.full_name.clone().or_else(|| os.name.clone()),
                 version: os.version.clone(),
@@ -120,7 +120,7 @@ fn system(report: &Report) -> Option<System> {
     }
     let hardware = report.hardware.as_ref().filter(|hardware| hardware.os_name.is_some())?;
     let cpu_arch = || report.cpus.as_ref().and_then(|cpus| cpus.first()).and_then(|cpu| cpu.arch.clone());
-    Some(System {
+    Some(SystemFacts {
         os: Os {
             name: hardware_os_name(hardware),
             version: hardware.os_version.clone(),
@@ -144,7 +144,7 @@ fn windows_build(version: &str) -> Option<String> {
     version.split('.').nth(2).map(str::to_owned)
 }
 
-fn cpu(report: &Report) -> Option<Cpu> {
+fn cpu_facts(report: &AgentReport) -> Option<Cpu> {
     let Some(entries) = &report.cpus else {
         let hardware = report.hardware.as_ref()?;
         let model = hardware.processor.clone()?;
@@ -161,7 +161,7 @@ fn cpu(report: &Report) -> Option<Cpu> {
 }
 
 /// `None` for optical and tape drives, RAM disks and loop devices.
-fn disk(entry: &DiskEntry) -> Option<Disk> {
+fn convert_disk(entry: &DiskEntry) -> Option<Disk> {
     let size_bytes = entry.size_bytes.filter(|&bytes| bytes > 0)?;
     let told = [&entry.kind, &entry.description].into_iter().flatten();
     let words = told.map(|word| word.to_ascii_lowercase()).collect::<Vec<_>>().join(" ");
@@ -190,7 +190,7 @@ fn is_bus(word: &str) -> bool {
 }
 
 /// A volume that can fill up: `None` for optical discs and images, which are always full, and for network drives.
-fn volume(entry: &DriveEntry) -> Option<Volume> {
+fn convert_volume(entry: &DriveEntry) -> Option<Volume> {
     let filesystem = entry.filesystem.as_deref().unwrap_or_default().to_ascii_lowercase();
     let kind = entry.kind.as_deref().unwrap_or_default().to_ascii_lowercase();
     let is_image = ["squashfs", "iso9660", "udf", "cdfs", "tmpfs", "devtmpfs"].contains(&filesystem.as_str());
@@ -214,14 +214,18 @@ fn volume(entry: &DriveEntry) -> Option<Volume> {
     })
 }
 
-fn network(entries: &[NicEntry], default_gateway: Option<&str>) -> Network {
-    let (primary_ip, primary_mac) = primary(entries, default_gateway);
-    Network { nics: entries.iter().filter(|entry| !is_loopback(entry)).map(nic).collect(), primary_ip, primary_mac }
+fn network_facts(entries: &[NicEntry], default_gateway: Option<&str>) -> NetworkFacts {
+    let (primary_ip, primary_mac) = primary_address(entries, default_gateway);
+    NetworkFacts {
+        nics: entries.iter().filter(|entry| !is_loopback(entry)).map(convert_nic).collect(),
+        primary_ip,
+        primary_mac,
+    }
 }
 
 /// Each program once, in an order that does not depend on the agent. Of several entries for one program the same one is
 /// kept, whatever their order.
-fn software(mut entries: Vec<Software>) -> Vec<Software> {
+fn normalize_software(mut entries: Vec<Software>) -> Vec<Software> {
     entries.sort_by(|one, other| {
         let program = (&one.name, &one.version, &one.arch).cmp(&(&other.name, &other.version, &other.arch));
         // Descending, so that entries with values come before entries without.

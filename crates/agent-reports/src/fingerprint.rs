@@ -26,7 +26,7 @@ const JSON_BOOT_TIME: &[u8] = b"\"boot_time\"";
 
 /// The length of `2026-11-15 13:53:06`, and how much is left out at its end.
 const BOOT_TIME_LENGTH: usize = 19;
-const BOOT_TIME_MOVING: usize = 4;
+const BOOT_TIME_VOLATILE: usize = 4;
 
 /// The keys whose values are left out.
 const JSON_STARTS: [&[u8]; 8] = [
@@ -42,28 +42,28 @@ const JSON_STARTS: [&[u8]; 8] = [
 
 /// The version of the parser. A change of how reports are parsed must raise it: the same body then has other facts, and a
 /// digest stored before must not keep it from being parsed.
-const READER: &[u8] = b"2\n";
+const READER_VERSION: &[u8] = b"2\n";
 
 /// The input of the digest: the version of the parser, then the slices of the inflated body without its volatile content.
 pub fn fingerprint_parts(inflated: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let is_json = super::text::first_byte(super::text::without_mark(inflated)) == Some(b'{');
-    let parts = Parts { rest: inflated, find_moving: if is_json { find_in_json } else { find_in_xml } };
-    std::iter::once(READER).chain(parts)
+    let is_json = super::text::first_byte(super::text::without_byte_order_mark(inflated)) == Some(b'{');
+    let parts = FingerprintParts { rest: inflated, find_volatile: if is_json { find_in_json } else { find_in_xml } };
+    std::iter::once(READER_VERSION).chain(parts)
 }
 
-struct Parts<'a> {
+struct FingerprintParts<'a> {
     rest: &'a [u8],
-    find_moving: fn(&[u8]) -> Option<(usize, usize)>,
+    find_volatile: fn(&[u8]) -> Option<(usize, usize)>,
 }
 
-impl<'a> Iterator for Parts<'a> {
+impl<'a> Iterator for FingerprintParts<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
         if self.rest.is_empty() {
             return None;
         }
-        let (start, end) = (self.find_moving)(self.rest).unwrap_or((self.rest.len(), self.rest.len()));
+        let (start, end) = (self.find_volatile)(self.rest).unwrap_or((self.rest.len(), self.rest.len()));
         let part = self.rest.get(..start).unwrap_or_default();
         self.rest = self.rest.get(end..).unwrap_or_default();
         Some(part)
@@ -103,7 +103,7 @@ fn find_in_xml(bytes: &[u8]) -> Option<(usize, usize)> {
             let length = find_byte(content, b'<')?;
             let end = position + length;
             if tag == BOOT_TIME && length == BOOT_TIME_LENGTH {
-                return Some((end - BOOT_TIME_MOVING, end));
+                return Some((end - BOOT_TIME_VOLATILE, end));
             }
             if tag == DESCRIPTION && ends_with_running_time(content.get(..length)?) {
                 return Some((position, end));
@@ -155,7 +155,7 @@ fn find_in_json(bytes: &[u8]) -> Option<(usize, usize)> {
                 && time.len() == BOOT_TIME_LENGTH
             {
                 let end = start + value.trim_ascii_end().len() - 1;
-                return Some((end - BOOT_TIME_MOVING, end));
+                return Some((end - BOOT_TIME_VOLATILE, end));
             }
             position = start + length;
         }

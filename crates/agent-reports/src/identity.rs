@@ -138,7 +138,7 @@ pub fn real_label(value: &str) -> Option<&str> {
 
 /// The UUID in lower case with hyphens, unless it is invalid or a placeholder.
 pub fn real_uuid(value: &str) -> Option<String> {
-    let digits = hexadecimal(value.trim().trim_start_matches('{').trim_end_matches('}'), &['-'])?;
+    let digits = hex_digits(value.trim().trim_start_matches('{').trim_end_matches('}'), &['-'])?;
     if digits.len() != 32 {
         return None;
     }
@@ -146,16 +146,16 @@ pub fn real_uuid(value: &str) -> Option<String> {
     if digits.as_bytes().iter().all(|digit| Some(digit) == first) {
         return None;
     }
-    let uuid = hyphenated(&digits)?;
+    let uuid = hyphenate_uuid(&digits)?;
     let is_placeholder = |uuid: &str| PLACEHOLDER_UUIDS.contains(&uuid);
-    let has_placeholder_twin = uuid_twin(&uuid).is_some_and(|twin| is_placeholder(&twin));
+    let has_placeholder_twin = swap_uuid_byte_order(&uuid).is_some_and(|twin| is_placeholder(&twin));
     (!is_placeholder(&uuid) && !has_placeholder_twin).then_some(uuid)
 }
 
 /// The UUID of the same machine in the other byte order: SMBIOS 2.6 swapped the bytes of the first three groups, and not
 /// every tool followed.
-pub fn uuid_twin(uuid: &str) -> Option<String> {
-    let digits = hexadecimal(uuid, &['-'])?;
+pub fn swap_uuid_byte_order(uuid: &str) -> Option<String> {
+    let digits = hex_digits(uuid, &['-'])?;
     if digits.len() != 32 {
         return None;
     }
@@ -164,7 +164,7 @@ pub fn uuid_twin(uuid: &str) -> Option<String> {
         Some(bytes.chunks(2).rev().flatten().map(|&digit| char::from(digit)).collect())
     };
     let twin = [turned(0, 8)?, turned(8, 12)?, turned(12, 16)?, digits.get(16..)?.to_owned()].concat();
-    hyphenated(&twin)
+    hyphenate_uuid(&twin)
 }
 
 /// The MAC in lower case with colons, unless it is invalid or shared by machines.
@@ -177,7 +177,7 @@ pub fn real_mac(value: &str) -> Option<String> {
 
 /// The MAC in lower case with colons, from any notation. All zeros and all ones are invalid.
 pub fn normal_mac(value: &str) -> Option<String> {
-    let digits = hexadecimal(value.trim(), &[':', '-', '.'])?;
+    let digits = hex_digits(value.trim(), &[':', '-', '.'])?;
     if digits.len() != 12 || digits.bytes().all(|digit| digit == b'0') || digits.bytes().all(|digit| digit == b'f') {
         return None;
     }
@@ -186,7 +186,7 @@ pub fn normal_mac(value: &str) -> Option<String> {
 }
 
 /// The hexadecimal digits of a value in lower case; `None` if it has anything but digits and these separators.
-fn hexadecimal(value: &str, separators: &[char]) -> Option<String> {
+fn hex_digits(value: &str, separators: &[char]) -> Option<String> {
     value
         .chars()
         .filter(|character| !separators.contains(character))
@@ -194,7 +194,7 @@ fn hexadecimal(value: &str, separators: &[char]) -> Option<String> {
         .collect()
 }
 
-fn hyphenated(digits: &str) -> Option<String> {
+fn hyphenate_uuid(digits: &str) -> Option<String> {
     let groups = [digits.get(..8)?, digits.get(8..12)?, digits.get(12..16)?, digits.get(16..20)?, digits.get(20..)?];
     Some(groups.join("-"))
 }

@@ -7,13 +7,13 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::Message;
-use super::collect::{Collector, Name, Section};
-use super::refusal::Refusal;
-use super::text::{FIELD_BYTES_MAX, flag, label};
+use super::AgentMessage;
+use super::collect::{LowercaseName, ReportCollector, ReportSection};
+use super::refusal::ReportRefusal;
+use super::text::{FIELD_BYTES_MAX, clean_label, parse_flag};
 
-pub fn parse(bytes: &[u8]) -> Result<Message, Refusal> {
-    let mut state = State::default();
+pub fn parse(bytes: &[u8]) -> Result<AgentMessage, ReportRefusal> {
+    let mut state = JsonReadState::default();
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let outcome = MessageSeed(&mut state).deserialize(&mut deserializer).and_then(|()| deserializer.end());
     if let Some(refusal) = state.refusal {
@@ -21,9 +21,9 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Refusal> {
     }
     if let Err(error) = outcome {
         let (line, column) = (error.line(), error.column());
-        return Err(Refusal::malformed(match (error.classify(), state.section) {
+        return Err(ReportRefusal::malformed(match (error.classify(), state.section) {
             (serde_json::error::Category::Data, Some(section)) => {
-                format!("The section {} is neither an object nor a list of objects.", section.name())
+                format!("The section {} is neither an object nor a list of objects.", section.as_str())
             }
             _ => format!("The JSON is not well formed at line {line}, column {column}."),
         }));
@@ -33,20 +33,20 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Refusal> {
         // The default of the format.
         collector.query = Some("inventory".to_owned());
     }
-    collector.finish()
+    collector.into_message()
 }
 
 #[derive(Default)]
-struct State {
-    collector: Collector,
+struct JsonReadState {
+    collector: ReportCollector,
     /// The current section, for error details.
-    section: Option<Section>,
+    section: Option<ReportSection>,
     /// The errors of the JSON parser cannot carry a refusal.
-    refusal: Option<Refusal>,
+    refusal: Option<ReportRefusal>,
 }
 
-impl State {
-    fn note<E: serde::de::Error>(&mut self, outcome: Result<(), Refusal>) -> Result<(), E> {
+impl JsonReadState {
+    fn keep_refusal<E: serde::de::Error>(&mut self, outcome: Result<(), ReportRefusal>) -> Result<(), E> {
         outcome.map_err(|refusal| {
             self.refusal = Some(refusal);
             E::custom("refused")
@@ -54,7 +54,7 @@ impl State {
     }
 }
 
-struct MessageSeed<'s>(&'s mut State);
+struct MessageSeed<'s>(&'s mut JsonReadState);
 
 impl<'de> DeserializeSeed<'de> for MessageSeed<'_> {
     type Value = ();
@@ -76,14 +76,16 @@ impl<'de> Visitor<'de> for MessageSeed<'_> {
         while let Some(name) = map.next_key_seed(NameSeed)? {
             let collector = &mut state.collector;
             match name.as_str() {
-                "action" => map.next_value_seed(Scalar(&mut |value| collector.query = label(value)))?,
-                "deviceid" => map.next_value_seed(Scalar(&mut |value| collector.device_id = label(value)))?,
-                "itemtype" => map.next_value_seed(Scalar(&mut |value| collector.report.item_type = label(value)))?,
-                "tag" => map.next_value_seed(Scalar(&mut |value| collector.report.tag = label(value)))?,
-                "name" => map.next_value_seed(Scalar(&mut |value| collector.name = label(value)))?,
-                "version" => map.next_value_seed(Scalar(&mut |value| collector.version = label(value)))?,
-                "partial" => map.next_value_seed(Scalar(&mut |value| {
-                    collector.report.partial = flag(value) == Some(true);
+                "action" => map.next_value_seed(ScalarSeed(&mut |value| collector.query = clean_label(value)))?,
+                "deviceid" => map.next_value_seed(ScalarSeed(&mut |value| collector.device_id = clean_label(value)))?,
+                "itemtype" => {
+                    map.next_value_seed(ScalarSeed(&mut |value| collector.report.item_type = clean_label(value)))?
+                }
+                "tag" => map.next_value_seed(ScalarSeed(&mut |value| collector.report.tag = clean_label(value)))?,
+                "name" => map.next_value_seed(ScalarSeed(&mut |value| collector.name = clean_label(value)))?,
+                "version" => map.next_value_seed(ScalarSeed(&mut |value| collector.version = clean_label(value)))?,
+                "partial" => map.next_value_seed(ScalarSeed(&mut |value| {
+                    collector.report.partial = parse_flag(value) == Some(true);
                 }))?,
                 "content" => map.next_value_seed(ContentSeed(state))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
@@ -93,7 +95,7 @@ impl<'de> Visitor<'de> for MessageSeed<'_> {
     }
 }
 
-struct ContentSeed<'s>(&'s mut State);
+struct ContentSeed<'s>(&'s mut JsonReadState);
 
 impl<'de> DeserializeSeed<'de> for ContentSeed<'_> {
     type Value = ();
@@ -114,12 +116,12 @@ impl<'de> Visitor<'de> for ContentSeed<'_> {
         let state = self.0;
         state.collector.has_content = true;
         while let Some(name) = map.next_key_seed(NameSeed)? {
-            if let Some(section) = Section::named(name.as_str()) {
+            if let Some(section) = ReportSection::from_name(name.as_str()) {
                 state.section = Some(section);
                 map.next_value_seed(SectionSeed { state, section, is_list: false })?;
                 state.section = None;
             } else if name.as_str() == "versionclient" {
-                map.next_value_seed(Scalar(&mut |value| state.collector.set_agent(value)))?;
+                map.next_value_seed(ScalarSeed(&mut |value| state.collector.set_agent(value)))?;
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
@@ -144,8 +146,8 @@ impl<'de> Visitor<'de> for ContentSeed<'_> {
 
 /// A section: one entry as an object, or a list of them.
 struct SectionSeed<'s> {
-    state: &'s mut State,
-    section: Section,
+    state: &'s mut JsonReadState,
+    section: ReportSection,
     is_list: bool,
 }
 
@@ -176,18 +178,18 @@ impl<'de> Visitor<'de> for SectionSeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Self { state, section, .. } = self;
-        let opened = state.collector.open(section);
-        state.note(opened)?;
+        let opened = state.collector.open_entry(section);
+        state.keep_refusal(opened)?;
         while let Some(name) = map.next_key_seed(NameSeed)? {
-            if let Some(nested) = section.nested(name.as_str()) {
+            if let Some(nested) = section.nested_section(name.as_str()) {
                 map.next_value_seed(SectionSeed { state, section: nested, is_list: true })?;
             } else {
                 let collector = &mut state.collector;
-                map.next_value_seed(Scalar(&mut |value| collector.set(section, name.as_str(), value)))?;
+                map.next_value_seed(ScalarSeed(&mut |value| collector.set_field(section, name.as_str(), value)))?;
             }
         }
-        let closed = state.collector.close(section);
-        state.note(closed)
+        let closed = state.collector.close_entry(section);
+        state.keep_refusal(closed)
     }
 
     /// A null section counts as absent.
@@ -197,9 +199,9 @@ impl<'de> Visitor<'de> for SectionSeed<'_> {
 }
 
 /// A scalar as text, or each scalar of a list. Objects are skipped.
-struct Scalar<'f>(&'f mut dyn FnMut(&str));
+struct ScalarSeed<'f>(&'f mut dyn FnMut(&str));
 
-impl<'de> DeserializeSeed<'de> for Scalar<'_> {
+impl<'de> DeserializeSeed<'de> for ScalarSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -207,7 +209,7 @@ impl<'de> DeserializeSeed<'de> for Scalar<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Scalar<'_> {
+impl<'de> Visitor<'de> for ScalarSeed<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -246,7 +248,7 @@ impl<'de> Visitor<'de> for Scalar<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         let take = self.0;
-        while list.next_element_seed(Scalar(&mut *take))?.is_some() {}
+        while list.next_element_seed(ScalarSeed(&mut *take))?.is_some() {}
         Ok(())
     }
 
@@ -260,21 +262,21 @@ impl<'de> Visitor<'de> for Scalar<'_> {
 struct NameSeed;
 
 impl<'de> DeserializeSeed<'de> for NameSeed {
-    type Value = Name;
+    type Value = LowercaseName;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Name, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<LowercaseName, D::Error> {
         deserializer.deserialize_identifier(self)
     }
 }
 
 impl Visitor<'_> for NameSeed {
-    type Value = Name;
+    type Value = LowercaseName;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a key")
     }
 
-    fn visit_str<E>(self, name: &str) -> Result<Name, E> {
-        Ok(Name::new(name))
+    fn visit_str<E>(self, name: &str) -> Result<LowercaseName, E> {
+        Ok(LowercaseName::new(name))
     }
 }

@@ -1,7 +1,7 @@
 //! The type and the platform of a device, which lists are filtered by.
 
 use super::parts::{DeviceType, Platform};
-use super::sections::Report;
+use super::sections::AgentReport;
 
 const LAPTOP_CHASSIS: [&str; 7] =
     ["laptop", "notebook", "portable", "convertible", "detachable", "tablet", "hand held"];
@@ -45,7 +45,7 @@ const LINUX_NAMES: [&str; 15] = [
 ];
 
 /// `None` if a partial report is not enough: it lacks the hardware, or the operating system where that decides.
-pub fn kind(report: &Report) -> Option<DeviceType> {
+pub fn detect_device_type(report: &AgentReport) -> Option<DeviceType> {
     match report.item_type.as_deref().map(str::to_ascii_lowercase).as_deref() {
         Some("networkequipment") => return Some(DeviceType::Network),
         Some("printer") => return Some(DeviceType::Printer),
@@ -58,7 +58,7 @@ pub fn kind(report: &Report) -> Option<DeviceType> {
     if is_virtual(report) {
         return Some(DeviceType::Virtual);
     }
-    let chassis = chassis(report);
+    let chassis = chassis_type(report);
     if contains_any(&chassis, &LAPTOP_CHASSIS) {
         return Some(DeviceType::Laptop);
     }
@@ -76,7 +76,7 @@ pub fn kind(report: &Report) -> Option<DeviceType> {
     if contains_any(&chassis, &WORKSTATION_CHASSIS) {
         return Some(DeviceType::Workstation);
     }
-    Some(match platform(report)? {
+    Some(match detect_platform(report)? {
         Platform::Windows | Platform::Macos => DeviceType::Workstation,
         Platform::Linux => DeviceType::Server,
         Platform::Android | Platform::Ios => DeviceType::Mobile,
@@ -85,7 +85,7 @@ pub fn kind(report: &Report) -> Option<DeviceType> {
 }
 
 /// `None` if a partial report lacks the operating system.
-pub fn platform(report: &Report) -> Option<Platform> {
+pub fn detect_platform(report: &AgentReport) -> Option<Platform> {
     let names = os_names(report);
     if names.is_empty() {
         return (!report.partial).then_some(Platform::Other);
@@ -107,7 +107,7 @@ pub fn platform(report: &Report) -> Option<Platform> {
     })
 }
 
-fn is_virtual(report: &Report) -> bool {
+fn is_virtual(report: &AgentReport) -> bool {
     let told = report.hardware.as_ref().and_then(|hardware| hardware.vm_system.as_deref());
     if let Some(system) = told {
         return !system.eq_ignore_ascii_case("physical");
@@ -120,14 +120,14 @@ fn is_virtual(report: &Report) -> bool {
     })
 }
 
-fn chassis(report: &Report) -> String {
+fn chassis_type(report: &AgentReport) -> String {
     let hardware = report.hardware.as_ref().and_then(|hardware| hardware.chassis_type.as_deref());
     let bios = report.bios.as_ref().and_then(|bios| bios.chassis_type.as_deref());
     hardware.or(bios).unwrap_or_default().to_ascii_lowercase()
 }
 
 /// All reported names of the operating system, in lower case.
-fn os_names(report: &Report) -> String {
+fn os_names(report: &AgentReport) -> String {
     let mut names = Vec::new();
     if let Some(os) = &report.os {
         names.extend([&os.kernel_name, &os.full_name, &os.name].into_iter().flatten());

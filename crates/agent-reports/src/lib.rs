@@ -30,35 +30,37 @@ pub use answers::{
     json_contact, json_error, json_ok, xml_error, xml_inventory_for, xml_inventory_fusion, xml_inventory_ocs,
     xml_prolog,
 };
-pub use codec::{Codec, INFLATED_BYTES_MAX, detect, encode, inflate};
-pub use facts::{Facts, Host, Machine, Network, System, facts};
+pub use codec::{Codec, INFLATED_BYTES_MAX, detect_codec, encode_answer, inflate_body};
+pub use facts::{DeviceFacts, HostFacts, MachineFacts, NetworkFacts, SystemFacts, extract_facts};
 pub use fingerprint::fingerprint_parts;
-pub use identity::{normal_mac, real_label, real_mac, real_serial, real_uuid, uuid_twin};
+pub use identity::{normal_mac, real_label, real_mac, real_serial, real_uuid, swap_uuid_byte_order};
 pub use parts::{Cpu, DeviceType, Disk, Nic, Os, Platform, Software, Volume};
-pub use primary::is_made;
-pub use refusal::{Refusal, RefusalKind};
-pub use sections::{Agent, Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry, OperatingSystem, Report};
+pub use primary::is_virtual_interface;
+pub use refusal::{ReportRefusal, ReportRefusalKind};
+pub use sections::{
+    AgentInfo, AgentReport, Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry, OperatingSystem,
+};
 
 pub use text::LABEL_CHARS_MAX;
 
 /// A parsed body.
 #[derive(Debug)]
-pub struct Received {
+pub struct AgentRequest {
     pub codec: Codec,
-    pub language: Language,
-    pub message: Message,
+    pub format: MessageFormat,
+    pub message: AgentMessage,
 }
 
 /// The format of a message, which its answer uses too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Language {
+pub enum MessageFormat {
     Xml,
     Json,
 }
 
 /// A message of an agent.
 #[derive(Debug, PartialEq)]
-pub enum Message {
+pub enum AgentMessage {
     /// XML: the agent asks for its tasks.
     Prolog {
         device_id: String,
@@ -70,25 +72,25 @@ pub enum Message {
         version: Option<String>,
         tag: Option<String>,
     },
-    Inventory(Box<Report>),
+    Inventory(Box<AgentReport>),
     /// A task that is not supported, by its name.
     Other(String),
 }
 
 /// Parses a body as it was sent. Blocking: it uses only processor time.
-pub fn read(body: &[u8]) -> Result<Received, Refusal> {
-    let codec = detect(body)?;
-    let inflated = inflate(body, codec)?;
-    let (language, message) = parse(&inflated)?;
-    Ok(Received { codec, language, message })
+pub fn read_request(body: &[u8]) -> Result<AgentRequest, ReportRefusal> {
+    let codec = detect_codec(body)?;
+    let inflated = inflate_body(body, codec)?;
+    let (language, message) = parse_message(&inflated)?;
+    Ok(AgentRequest { codec, format: language, message })
 }
 
 /// Parses an inflated body.
-pub fn parse(inflated: &[u8]) -> Result<(Language, Message), Refusal> {
-    let content = text::without_mark(inflated);
+pub fn parse_message(inflated: &[u8]) -> Result<(MessageFormat, AgentMessage), ReportRefusal> {
+    let content = text::without_byte_order_mark(inflated);
     match text::first_byte(content) {
-        Some(b'<') => Ok((Language::Xml, xml::parse(content)?)),
-        Some(b'{') => Ok((Language::Json, json::parse(content)?)),
-        _ => Err(Refusal::unsupported("The body is not XML or JSON.")),
+        Some(b'<') => Ok((MessageFormat::Xml, xml::parse(content)?)),
+        Some(b'{') => Ok((MessageFormat::Json, json::parse(content)?)),
+        _ => Err(ReportRefusal::unsupported("The body is not XML or JSON.")),
     }
 }

@@ -11,7 +11,7 @@ const VIRTUAL_NAMES: [&str; 14] =
     ["docker", "veth", "br-", "virbr", "ifb", "lo", "tun", "tap", "wg", "zt", "cni", "flannel", "cali", "vethernet"];
 
 /// The addresses in a value: some agents send several, with prefix length or scope.
-pub fn addresses(value: &str) -> impl Iterator<Item = String> {
+pub fn parse_addresses(value: &str) -> impl Iterator<Item = String> {
     value.split([',', ';', ' ']).filter_map(|piece| {
         let address = piece.split(['/', '%']).next().unwrap_or_default();
         address
@@ -30,7 +30,7 @@ pub fn is_loopback(entry: &NicEntry) -> bool {
     is_kind("loopback") || matches!(name, "lo" | "lo0") || name.starts_with("Software Loopback Interface")
 }
 
-pub fn nic(entry: &NicEntry) -> Nic {
+pub fn convert_nic(entry: &NicEntry) -> Nic {
     Nic {
         name: entry.name.clone(),
         mac: entry.mac.as_deref().and_then(normal_mac),
@@ -45,15 +45,15 @@ pub fn nic(entry: &NicEntry) -> Nic {
 }
 
 /// The address and the MAC of the primary card: it is up, has an IPv4 address, leads to the gateway, and is not virtual.
-pub fn primary(entries: &[NicEntry], default_gateway: Option<&str>) -> (Option<String>, Option<String>) {
+pub fn primary_address(entries: &[NicEntry], default_gateway: Option<&str>) -> (Option<String>, Option<String>) {
     let gateway: Option<Ipv4Addr> = default_gateway.and_then(|gateway| gateway.parse().ok());
     // `max_by_key` returns the last of equals; reversed, it returns the first.
     let best = entries.iter().rev().filter(|entry| !is_loopback(entry)).max_by_key(|entry| {
         let looks_virtual = looks_virtual(entry);
         (
             entry.is_up != Some(false),
-            entry.ips.iter().any(|ip| rank(ip) == Some(3)),
-            !looks_virtual && leads_to(entry, gateway),
+            entry.ips.iter().any(|ip| address_rank(ip) == Some(3)),
+            !looks_virtual && leads_to_gateway(entry, gateway),
             !looks_virtual,
             entry.is_virtual != Some(true),
             !entry.ips.is_empty(),
@@ -61,12 +61,12 @@ pub fn primary(entries: &[NicEntry], default_gateway: Option<&str>) -> (Option<S
         )
     });
     let Some(best) = best else { return (None, None) };
-    let address = best.ips.iter().rev().max_by_key(|ip| rank(ip)).cloned();
+    let address = best.ips.iter().rev().max_by_key(|ip| address_rank(ip)).cloned();
     (address, best.mac.as_deref().and_then(normal_mac))
 }
 
 /// How useful an address is to reach the machine; higher is better.
-fn rank(ip: &str) -> Option<u8> {
+fn address_rank(ip: &str) -> Option<u8> {
     Some(match ip.parse().ok()? {
         IpAddr::V4(address) if address.is_link_local() || address.is_loopback() => 1,
         IpAddr::V4(_) => 3,
@@ -76,18 +76,18 @@ fn rank(ip: &str) -> Option<u8> {
 }
 
 fn looks_virtual(entry: &NicEntry) -> bool {
-    is_made(entry.name.as_deref().unwrap_or_default())
+    is_virtual_interface(entry.name.as_deref().unwrap_or_default())
 }
 
 /// Whether an interface with this name is virtual.
-pub fn is_made(name: &str) -> bool {
+pub fn is_virtual_interface(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     VIRTUAL_NAMES.iter().any(|start| name.starts_with(start))
 }
 
 /// Whether the gateway belongs to this card: the agent says so, or the gateway shares the first three octets with an address
 /// of the card. Netmasks are not parsed.
-fn leads_to(entry: &NicEntry, gateway: Option<Ipv4Addr>) -> bool {
+fn leads_to_gateway(entry: &NicEntry, gateway: Option<Ipv4Addr>) -> bool {
     let own: Option<Ipv4Addr> = entry.gateway.as_deref().and_then(|gateway| gateway.parse().ok());
     let Some(gateway) = gateway else { return own.is_some_and(|own| !own.is_unspecified()) };
     own == Some(gateway)

@@ -6,18 +6,20 @@ use kernel::base::Timestamp;
 
 use super::collect::NIC_IPS_MAX;
 use super::parts::Software;
-use super::primary::addresses;
-use super::text::{DECIMAL_MB_BYTES, MIB_BYTES, day_ms, flag, label, local_time_ms, number, size};
+use super::primary::parse_addresses;
+use super::text::{
+    DECIMAL_MB_BYTES, MIB_BYTES, clean_label, parse_day_ms, parse_flag, parse_local_time_ms, parse_number, parse_size,
+};
 
 #[derive(Debug, Default, PartialEq)]
-pub struct Report {
+pub struct AgentReport {
     pub device_id: String,
     pub tag: Option<String>,
     /// The type of machine, only in JSON: `Computer`, `NetworkEquipment`, …
     pub item_type: Option<String>,
     pub partial: bool,
     /// The OCS agent names itself only in its User-Agent header; `AgentInfo::from_label` parses that too.
-    pub agent: Option<Agent>,
+    pub agent: Option<AgentInfo>,
     pub hardware: Option<Hardware>,
     pub bios: Option<Bios>,
     pub os: Option<OperatingSystem>,
@@ -29,15 +31,15 @@ pub struct Report {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Agent {
+pub struct AgentInfo {
     pub name: String,
     pub version: Option<String>,
 }
 
-impl Agent {
+impl AgentInfo {
     /// Parses a name with its version: `FusionInventory-Agent_v2.6`.
-    pub fn named(value: &str) -> Option<Self> {
-        let value = label(value)?;
+    pub fn from_label(value: &str) -> Option<Self> {
+        let value = clean_label(value)?;
         Some(match value.rsplit_once("_v") {
             Some((name, version)) if !name.is_empty() && version.starts_with(|first: char| first.is_ascii_digit()) => {
                 Self { name: name.to_owned(), version: Some(version.to_owned()) }
@@ -71,27 +73,29 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    pub fn set(&mut self, field: &str, value: &str) {
+    pub fn set_field(&mut self, field: &str, value: &str) {
         match field {
-            "name" => self.hostname = label(value),
-            "uuid" => self.uuid = label(value),
-            "memory" => self.memory_bytes = size(value, MIB_BYTES),
-            "chassis_type" => self.chassis_type = label(value),
-            "vmsystem" => self.vm_system = label(value),
-            "lastloggeduser" => self.last_logged_user = label(value),
-            "userid" => self.user_id = label(value),
-            "osname" => self.os_name = label(value),
-            "osversion" => self.os_version = label(value),
-            "oscomments" => self.os_comments = label(value),
-            "processort" => self.processor = label(value),
-            "processorn" => self.processor_count = number(value),
-            "arch" => self.arch = label(value),
+            "name" => self.hostname = clean_label(value),
+            "uuid" => self.uuid = clean_label(value),
+            "memory" => self.memory_bytes = parse_size(value, MIB_BYTES),
+            "chassis_type" => self.chassis_type = clean_label(value),
+            "vmsystem" => self.vm_system = clean_label(value),
+            "lastloggeduser" => self.last_logged_user = clean_label(value),
+            "userid" => self.user_id = clean_label(value),
+            "osname" => self.os_name = clean_label(value),
+            "osversion" => self.os_version = clean_label(value),
+            "oscomments" => self.os_comments = clean_label(value),
+            "processort" => self.processor = clean_label(value),
+            "processorn" => self.processor_count = parse_number(value),
+            "arch" => self.arch = clean_label(value),
             // The OCS agent on Unix sends architecture and uptime here: `x86_64/00-00-00 22:44:18`.
             "description" if self.arch.is_none() => {
-                self.arch =
-                    value.split_once('/').filter(|(_, time)| time.contains(':')).and_then(|(arch, _)| label(arch));
+                self.arch = value
+                    .split_once('/')
+                    .filter(|(_, time)| time.contains(':'))
+                    .and_then(|(arch, _)| clean_label(arch));
             }
-            "defaultgateway" => self.default_gateway = label(value),
+            "defaultgateway" => self.default_gateway = clean_label(value),
             _ => {}
         }
     }
@@ -111,16 +115,16 @@ pub struct Bios {
 }
 
 impl Bios {
-    pub fn set(&mut self, field: &str, value: &str) {
+    pub fn set_field(&mut self, field: &str, value: &str) {
         match field {
-            "ssn" => self.serial = label(value),
-            "smanufacturer" => self.system_manufacturer = label(value),
-            "mmanufacturer" => self.board_manufacturer = label(value),
-            "bmanufacturer" => self.bios_manufacturer = label(value),
-            "smodel" => self.model = label(value),
-            "mmodel" => self.board_model = label(value),
-            "assettag" => self.asset_tag = label(value),
-            "type" => self.chassis_type = label(value),
+            "ssn" => self.serial = clean_label(value),
+            "smanufacturer" => self.system_manufacturer = clean_label(value),
+            "mmanufacturer" => self.board_manufacturer = clean_label(value),
+            "bmanufacturer" => self.bios_manufacturer = clean_label(value),
+            "smodel" => self.model = clean_label(value),
+            "mmodel" => self.board_model = clean_label(value),
+            "assettag" => self.asset_tag = clean_label(value),
+            "type" => self.chassis_type = clean_label(value),
             _ => {}
         }
     }
@@ -141,24 +145,24 @@ pub struct OperatingSystem {
 }
 
 impl OperatingSystem {
-    pub fn set(&mut self, field: &str, value: &str) {
+    pub fn set_field(&mut self, field: &str, value: &str) {
         match field {
-            "name" => self.name = label(value),
-            "full_name" => self.full_name = label(value),
-            "version" => self.version = label(value),
-            "build" => self.build = label(value),
-            "kernel_name" => self.kernel_name = label(value),
-            "kernel_version" => self.kernel_version = label(value),
-            "arch" => self.arch = label(value),
-            "fqdn" => self.fqdn = label(value),
-            "boot_time" => self.boot_time = label(value),
+            "name" => self.name = clean_label(value),
+            "full_name" => self.full_name = clean_label(value),
+            "version" => self.version = clean_label(value),
+            "build" => self.build = clean_label(value),
+            "kernel_name" => self.kernel_name = clean_label(value),
+            "kernel_version" => self.kernel_version = clean_label(value),
+            "arch" => self.arch = clean_label(value),
+            "fqdn" => self.fqdn = clean_label(value),
+            "boot_time" => self.boot_time = clean_label(value),
             _ => {}
         }
     }
 
     /// Agents send the machine's local time, and its offset from UTC separately.
     pub fn boot_time_ms(&self) -> Option<i64> {
-        local_time_ms(self.boot_time.as_deref()?, self.timezone_offset.as_deref())
+        parse_local_time_ms(self.boot_time.as_deref()?, self.timezone_offset.as_deref())
     }
 }
 
@@ -171,13 +175,13 @@ pub struct CpuEntry {
 }
 
 impl CpuEntry {
-    pub fn set(&mut self, field: &str, value: &str) {
+    pub fn set_field(&mut self, field: &str, value: &str) {
         match field {
-            "name" => self.name = label(value),
-            "type" if self.name.is_none() => self.name = label(value),
-            "core" | "cores" => self.cores = number(value),
+            "name" => self.name = clean_label(value),
+            "type" if self.name.is_none() => self.name = clean_label(value),
+            "core" | "cores" => self.cores = parse_number(value),
             // The OCS agent's name for it; its field `arch` is the family of the instruction set.
-            "cpuarch" => self.arch = label(value),
+            "cpuarch" => self.arch = clean_label(value),
             _ => {}
         }
     }
@@ -198,17 +202,17 @@ pub struct DriveEntry {
 }
 
 impl DriveEntry {
-    pub fn set(&mut self, field: &str, value: &str) {
+    pub fn set_field(&mut self, field: &str, value: &str) {
         match field {
-            "type" => self.kind = label(value),
-            "volumn" => self.volume = label(value),
-            "letter" => self.letter = label(value),
-            "filesystem" => self.filesystem = label(value),
-            "total" => self.total_bytes = size(value, MIB_BYTES),
-            "free" => self.free_bytes = size(value, MIB_BYTES),
-            "encrypt_name" => self.encryption = label(value),
+            "type" => self.kind = clean_label(value),
+            "volumn" => self.volume = clean_label(value),
+            "letter" => self.letter = clean_label(value),
+            "filesystem" => self.filesystem = clean_label(value),
+            "total" => self.total_bytes = parse_size(value, MIB_BYTES),
+            "free" => self.free_bytes = parse_size(value, MIB_BYTES),
+            "encrypt_name" => self.encryption = clean_label(value),
             // "Partially" is not encrypted.
-            "encrypt_status" => self.is_encrypted = label(value).map(|status| flag(&status) == Some(true)),
+            "encrypt_status" => self.is_encrypted = clean_label(value).map(|status| parse_flag(&status) == Some(true)),
             _ => {}
         }
     }
@@ -226,16 +230,16 @@ pub struct DiskEntry {
 }
 
 impl DiskEntry {
-    pub fn set(&mut self, field: &str, value: &str) {
+    pub fn set_field(&mut self, field: &str, value: &str) {
         match field {
-            "name" => self.name = label(value),
-            "model" => self.model = label(value),
+            "name" => self.name = clean_label(value),
+            "model" => self.model = clean_label(value),
             // Some agents send both, and one of them may be empty.
-            "serial" | "serialnumber" => self.serial = label(value).or(self.serial.take()),
-            "type" => self.kind = label(value),
-            "description" => self.description = label(value),
-            "interface" => self.interface = label(value),
-            "disksize" => self.size_bytes = size(value, DECIMAL_MB_BYTES),
+            "serial" | "serialnumber" => self.serial = clean_label(value).or(self.serial.take()),
+            "type" => self.kind = clean_label(value),
+            "description" => self.description = clean_label(value),
+            "interface" => self.interface = clean_label(value),
+            "disksize" => self.size_bytes = parse_size(value, DECIMAL_MB_BYTES),
             _ => {}
         }
     }
@@ -254,40 +258,40 @@ pub struct NicEntry {
 }
 
 impl NicEntry {
-    pub fn set(&mut self, field: &str, value: &str) {
+    pub fn set_field(&mut self, field: &str, value: &str) {
         match field {
-            "description" => self.name = label(value),
-            "mac" | "macaddr" => self.mac = label(value).map(|mac| mac.to_ascii_lowercase()),
-            "type" => self.kind = label(value),
-            "status" => self.is_up = label(value).map(|status| status.eq_ignore_ascii_case("up")),
-            "virtualdev" => self.is_virtual = flag(value),
+            "description" => self.name = clean_label(value),
+            "mac" | "macaddr" => self.mac = clean_label(value).map(|mac| mac.to_ascii_lowercase()),
+            "type" => self.kind = clean_label(value),
+            "status" => self.is_up = clean_label(value).map(|status| status.eq_ignore_ascii_case("up")),
+            "virtualdev" => self.is_virtual = parse_flag(value),
             // The OCS agent sends both address families in one field.
             // One address more than allowed is enough to refuse the report.
             "ipaddress" | "ipaddress6" => {
                 let room = (NIC_IPS_MAX + 1).saturating_sub(self.ips.len());
-                self.ips.extend(addresses(value).take(room));
+                self.ips.extend(parse_addresses(value).take(room));
             }
-            "ipgateway" => self.gateway = label(value),
+            "ipgateway" => self.gateway = clean_label(value),
             _ => {}
         }
     }
 }
 
 impl Software {
-    pub fn set(&mut self, field: &str, value: &str) {
+    pub fn set_field(&mut self, field: &str, value: &str) {
         match field {
-            "name" => self.name = label(value).unwrap_or_default(),
-            "version" => self.version = label(value),
-            "publisher" => self.publisher = label(value),
-            "arch" | "architecture" => self.arch = label(value),
-            "from" => self.source = label(value),
-            "installdate" => self.installed_at = day_ms(value).map(Timestamp::from_millis),
+            "name" => self.name = clean_label(value).unwrap_or_default(),
+            "version" => self.version = clean_label(value),
+            "publisher" => self.publisher = clean_label(value),
+            "arch" | "architecture" => self.arch = clean_label(value),
+            "from" => self.source = clean_label(value),
+            "installdate" => self.installed_at = parse_day_ms(value).map(Timestamp::from_millis),
             _ => {}
         }
     }
 
     /// `libc6:amd64` is `libc6`: the OCS agent repeats the architecture in the names of some Debian packages.
-    pub fn name_without_arch(&mut self) {
+    pub fn strip_arch_from_name(&mut self) {
         let Some(arch) = &self.arch else { return };
         if let Some(length) =
             self.name.strip_suffix(arch.as_str()).and_then(|name| name.strip_suffix(':')).map(str::len)

@@ -23,7 +23,7 @@ const FRACTION_DIGITS_MAX: usize = 9;
 const YEAR_MIN: i16 = 1980;
 
 /// The bytes after a UTF-8 byte order mark, if there is one.
-pub fn without_mark(bytes: &[u8]) -> &[u8] {
+pub fn without_byte_order_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
@@ -33,7 +33,7 @@ pub fn first_byte(bytes: &[u8]) -> Option<u8> {
 }
 
 /// A text trimmed, without control characters and cut to the limit; `None` if nothing is left.
-pub fn label(value: &str) -> Option<String> {
+pub fn clean_label(value: &str) -> Option<String> {
     let value = value.trim();
     // Nearly every value is short and clean. 0xC2 starts the other control characters, and some letters.
     let is_clean = value.bytes().all(|byte| byte >= 0x20 && byte != 0x7f && byte != 0xc2);
@@ -51,12 +51,12 @@ pub fn label(value: &str) -> Option<String> {
 }
 
 /// The integer at the start of a value.
-pub fn number(value: &str) -> Option<i64> {
-    size(value, 1)
+pub fn parse_number(value: &str) -> Option<i64> {
+    parse_size(value, 1)
 }
 
 /// A size in units of so many bytes, including decimal places.
-pub fn size(value: &str, unit_bytes: i64) -> Option<i64> {
+pub fn parse_size(value: &str, unit_bytes: i64) -> Option<i64> {
     let value = value.trim();
     let (whole, rest) = split_digits(value);
     let bytes = whole.parse::<i64>().ok()?.checked_mul(unit_bytes)?;
@@ -77,7 +77,7 @@ fn split_digits(value: &str) -> (&str, &str) {
 }
 
 /// A boolean as agents write it.
-pub fn flag(value: &str) -> Option<bool> {
+pub fn parse_flag(value: &str) -> Option<bool> {
     match value.trim().to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Some(true),
         "0" | "false" | "no" | "off" => Some(false),
@@ -88,7 +88,7 @@ pub fn flag(value: &str) -> Option<bool> {
 /// The day of an installation, as milliseconds at midnight UTC: `dd/mm/yyyy`, `yyyy/mm/dd`, `yyyy-mm-dd`, `yyyymmdd`, with
 /// or without a time of day. `yyyy/mm/dd hh:mm:ss` is rejected: the OCS agent writes it for Debian packages, and counts
 /// months from zero.
-pub fn day_ms(value: &str) -> Option<i64> {
+pub fn parse_day_ms(value: &str) -> Option<i64> {
     let value = value.trim();
     let day = value.split([' ', 'T']).next()?;
     if day.len() < value.len() && day.as_bytes().get(4) == Some(&b'/') {
@@ -102,17 +102,17 @@ pub fn day_ms(value: &str) -> Option<i64> {
         _ => return None,
     };
     let date = Date::new(year.parse().ok()?, month.parse().ok()?, day.parse().ok()?).ok()?;
-    believed(date.to_datetime(jiff::civil::Time::midnight()), Offset::UTC)
+    plausible_ms(date.to_datetime(jiff::civil::Time::midnight()), Offset::UTC)
 }
 
 /// A local time `yyyy-mm-dd hh:mm:ss` with the offset of its zone, `+0200`; without an offset it is read as UTC.
-pub fn local_time_ms(value: &str, offset: Option<&str>) -> Option<i64> {
+pub fn parse_local_time_ms(value: &str, offset: Option<&str>) -> Option<i64> {
     let time: DateTime = value.trim().parse().ok()?;
     let offset = match offset {
         Some(offset) => parse_offset(offset)?,
         None => Offset::UTC,
     };
-    believed(time, offset)
+    plausible_ms(time, offset)
 }
 
 fn parse_offset(value: &str) -> Option<Offset> {
@@ -131,7 +131,7 @@ fn parse_offset(value: &str) -> Option<Offset> {
     Offset::from_seconds(sign * (hours * 3600 + minutes * 60)).ok()
 }
 
-fn believed(time: DateTime, offset: Offset) -> Option<i64> {
+fn plausible_ms(time: DateTime, offset: Offset) -> Option<i64> {
     if time.year() < YEAR_MIN {
         return None;
     }

@@ -9,305 +9,330 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::node::{Literal, Loop, LoopKind, Node, Pattern, Root};
-use super::value::{ENTRY_BYTES, Key, SLOT_BYTES, Text, V};
-use super::{Fault, Meter, Scope, functions, operators};
+use super::node::{CompiledPattern, ExpressionNode, Literal, Loop, LoopKind, Root};
+use super::value::{CelText, CelValue, ENTRY_BYTES, MapKey, SLOT_BYTES};
+use super::{CostMeter, ExpressionError, ExpressionScope, functions, operators};
 
-pub fn eval<'a>(node: &'a Node, scope: &'a Scope<'a>, meter: &mut Meter) -> Result<V<'a>, Fault> {
-    Evaluation { scope, locals: Vec::new(), meter }.eval(node)
+pub fn eval_in_scope<'a>(
+    node: &'a ExpressionNode,
+    scope: &'a ExpressionScope<'a>,
+    meter: &mut CostMeter,
+) -> Result<CelValue<'a>, ExpressionError> {
+    Evaluator { scope, locals: Vec::new(), meter }.eval_node(node)
 }
 
-struct Evaluation<'a, 'm> {
-    scope: &'a Scope<'a>,
-    locals: Vec<V<'a>>,
-    meter: &'m mut Meter,
+struct Evaluator<'a, 'm> {
+    scope: &'a ExpressionScope<'a>,
+    locals: Vec<CelValue<'a>>,
+    meter: &'m mut CostMeter,
 }
 
 /// The elements that a loop iterates over.
-enum Items<'a> {
+enum LoopItems<'a> {
     Json(&'a [Value]),
-    Made(Rc<Vec<V<'a>>>),
+    Computed(Rc<Vec<CelValue<'a>>>),
 }
 
-impl<'a> Items<'a> {
-    fn get(&self, at: usize) -> Option<V<'a>> {
+impl<'a> LoopItems<'a> {
+    fn item_at(&self, at: usize) -> Option<CelValue<'a>> {
         match self {
-            Items::Json(items) => items.get(at).map(V::of),
-            Items::Made(items) => items.get(at).cloned(),
+            LoopItems::Json(items) => items.get(at).map(CelValue::from_json),
+            LoopItems::Computed(items) => items.get(at).cloned(),
         }
     }
 }
 
-impl<'a> Evaluation<'a, '_> {
-    fn eval(&mut self, node: &'a Node) -> Result<V<'a>, Fault> {
-        self.meter.step()?;
+impl<'a> Evaluator<'a, '_> {
+    fn eval_node(&mut self, node: &'a ExpressionNode) -> Result<CelValue<'a>, ExpressionError> {
+        self.meter.charge_step()?;
         match node {
-            Node::Literal(literal) => Ok(of_literal(literal)),
-            Node::Root(root) => Ok(self.root(*root)),
-            Node::Local(at, _) => Ok(self.locals.get(*at).cloned().unwrap_or(V::Null)),
-            Node::Select(of, key) => self.select(of, key),
-            Node::Has(of, key) => self.has(of, key),
-            Node::Index(pair) => self.index(pair),
-            Node::List(nodes) => self.nodes(nodes).map(V::list),
-            Node::Map(entries) => self.map(entries),
-            Node::Not(of) => self.not(of),
-            Node::Negate(of) => self.negate(of),
-            Node::And(pair) => self.either(pair, false),
-            Node::Or(pair) => self.either(pair, true),
-            Node::If(parts) => self.conditional(parts),
-            Node::Binary(operator, pair) => {
-                let (one, two) = (self.eval(&pair[0])?, self.eval(&pair[1])?);
-                operators::apply(*operator, &one, &two, self.meter)
+            ExpressionNode::Literal(literal) => Ok(literal_value(literal)),
+            ExpressionNode::Root(root) => Ok(self.root_value(*root)),
+            ExpressionNode::Local(at, _) => Ok(self.locals.get(*at).cloned().unwrap_or(CelValue::Null)),
+            ExpressionNode::Select(of, key) => self.eval_select(of, key),
+            ExpressionNode::Has(of, key) => self.eval_has(of, key),
+            ExpressionNode::Index(pair) => self.eval_index(pair),
+            ExpressionNode::List(nodes) => self.eval_nodes(nodes).map(CelValue::from_items),
+            ExpressionNode::Map(entries) => self.eval_map(entries),
+            ExpressionNode::Not(of) => self.eval_not(of),
+            ExpressionNode::Negate(of) => self.eval_negate(of),
+            ExpressionNode::And(pair) => self.eval_logical(pair, false),
+            ExpressionNode::Or(pair) => self.eval_logical(pair, true),
+            ExpressionNode::If(parts) => self.eval_conditional(parts),
+            ExpressionNode::Binary(operator, pair) => {
+                let (one, two) = (self.eval_node(&pair[0])?, self.eval_node(&pair[1])?);
+                operators::apply_operator(*operator, &one, &two, self.meter)
             }
-            Node::Call(function, arguments) => {
-                let arguments = self.nodes(arguments)?;
-                functions::call(*function, &arguments, self.meter)
+            ExpressionNode::Call(function, arguments) => {
+                let arguments = self.eval_nodes(arguments)?;
+                functions::call_function(*function, &arguments, self.meter)
             }
-            Node::Matches(text, pattern) => self.matches(text, pattern),
-            Node::Loop(of) => self.run(of),
+            ExpressionNode::Matches(text, pattern) => self.eval_matches(text, pattern),
+            ExpressionNode::Loop(of) => self.eval_loop(of),
         }
     }
 
-    fn root(&self, root: Root) -> V<'a> {
+    fn root_value(&self, root: Root) -> CelValue<'a> {
         match root {
-            Root::Input => V::of(self.scope.input),
-            Root::Event => V::of(self.scope.event),
-            Root::Steps => V::of(self.scope.steps),
-            Root::Run => V::of(self.scope.run),
-            Root::Now => V::Time(self.scope.now),
+            Root::Input => CelValue::from_json(self.scope.input),
+            Root::Event => CelValue::from_json(self.scope.event),
+            Root::Steps => CelValue::from_json(self.scope.steps),
+            Root::Run => CelValue::from_json(self.scope.run),
+            Root::Now => CelValue::Time(self.scope.now),
         }
     }
 
-    fn select(&mut self, of: &'a Node, key: &'a str) -> Result<V<'a>, Fault> {
-        let value = self.eval(of)?;
-        match field(&value, key) {
-            Field::Is(found) => Ok(found),
-            Field::Missing => Err(missing(of, key)),
-            Field::NoMap => Err(no_map(of, &value, key)),
+    fn eval_select(&mut self, of: &'a ExpressionNode, key: &'a str) -> Result<CelValue<'a>, ExpressionError> {
+        let value = self.eval_node(of)?;
+        match lookup_field(&value, key) {
+            FieldLookup::Found(found) => Ok(found),
+            FieldLookup::Missing => Err(missing_field(of, key)),
+            FieldLookup::NotAMap => Err(not_a_map(of, &value, key)),
         }
     }
 
-    fn has(&mut self, of: &'a Node, key: &'a str) -> Result<V<'a>, Fault> {
-        let value = self.eval(of)?;
-        match field(&value, key) {
-            Field::Is(_) => Ok(V::Bool(true)),
-            Field::Missing => Ok(V::Bool(false)),
-            Field::NoMap => Err(no_map(of, &value, key)),
+    fn eval_has(&mut self, of: &'a ExpressionNode, key: &'a str) -> Result<CelValue<'a>, ExpressionError> {
+        let value = self.eval_node(of)?;
+        match lookup_field(&value, key) {
+            FieldLookup::Found(_) => Ok(CelValue::Bool(true)),
+            FieldLookup::Missing => Ok(CelValue::Bool(false)),
+            FieldLookup::NotAMap => Err(not_a_map(of, &value, key)),
         }
     }
 
-    fn index(&mut self, pair: &'a [Node; 2]) -> Result<V<'a>, Fault> {
-        let (of, key) = (self.eval(&pair[0])?, self.eval(&pair[1])?);
-        if let V::Text(text) = &key {
-            self.meter.bytes(text.len())?;
+    fn eval_index(&mut self, pair: &'a [ExpressionNode; 2]) -> Result<CelValue<'a>, ExpressionError> {
+        let (of, key) = (self.eval_node(&pair[0])?, self.eval_node(&pair[1])?);
+        if let CelValue::Text(text) = &key {
+            self.meter.charge_bytes(text.len())?;
         }
-        operators::pick(&of, &key).ok_or_else(|| match (&pair[1], &of) {
-            (Node::Literal(Literal::Text(key)), _) => missing(&pair[0], key),
-            (_, V::Json(_) | V::List(_) | V::Map(_)) => {
-                Fault::failed(format!("{} has no such element or key.", called(&pair[0])))
+        operators::find_element(&of, &key).ok_or_else(|| match (&pair[1], &of) {
+            (ExpressionNode::Literal(Literal::Text(key)), _) => missing_field(&pair[0], key),
+            (_, CelValue::Json(_) | CelValue::List(_) | CelValue::Map(_)) => {
+                ExpressionError::failed(format!("{} has no such element or key.", describe_node(&pair[0])))
             }
-            (_, other) => Fault::failed(format!("{} is {} and has no elements.", called(&pair[0]), other.kind())),
+            (_, other) => ExpressionError::failed(format!(
+                "{} is {} and has no elements.",
+                describe_node(&pair[0]),
+                other.kind_name()
+            )),
         })
     }
 
-    fn nodes(&mut self, nodes: &'a [Node]) -> Result<Vec<V<'a>>, Fault> {
-        self.meter.bytes(nodes.len() * SLOT_BYTES)?;
+    fn eval_nodes(&mut self, nodes: &'a [ExpressionNode]) -> Result<Vec<CelValue<'a>>, ExpressionError> {
+        self.meter.charge_bytes(nodes.len() * SLOT_BYTES)?;
         let mut values = Vec::with_capacity(nodes.len());
         for node in nodes {
-            values.push(self.eval(node)?);
+            values.push(self.eval_node(node)?);
         }
         Ok(values)
     }
 
-    fn map(&mut self, entries: &'a [(Node, Node)]) -> Result<V<'a>, Fault> {
-        let mut map: BTreeMap<Key<'a>, V<'a>> = BTreeMap::new();
+    fn eval_map(&mut self, entries: &'a [(ExpressionNode, ExpressionNode)]) -> Result<CelValue<'a>, ExpressionError> {
+        let mut map: BTreeMap<MapKey<'a>, CelValue<'a>> = BTreeMap::new();
         for (key, value) in entries {
-            self.meter.bytes(ENTRY_BYTES)?;
-            let key = self.eval(key)?;
-            if let V::Text(text) = &key {
-                self.meter.bytes(text.len())?;
+            self.meter.charge_bytes(ENTRY_BYTES)?;
+            let key = self.eval_node(key)?;
+            if let CelValue::Text(text) = &key {
+                self.meter.charge_bytes(text.len())?;
             }
             let key = key
-                .key()
-                .filter(|_| !matches!(key, V::Double(_)))
-                .ok_or_else(|| Fault::failed(format!("{} cannot be the key of a map.", key.kind())))?;
-            let value = self.eval(value)?;
+                .to_key()
+                .filter(|_| !matches!(key, CelValue::Double(_)))
+                .ok_or_else(|| ExpressionError::failed(format!("{} cannot be the key of a map.", key.kind_name())))?;
+            let value = self.eval_node(value)?;
             match map.entry(key) {
                 Entry::Vacant(place) => drop(place.insert(value)),
-                Entry::Occupied(_) => return Err(Fault::failed("A map has the same key twice.")),
+                Entry::Occupied(_) => return Err(ExpressionError::failed("A map has the same key twice.")),
             }
         }
-        Ok(V::Map(Rc::new(map)))
+        Ok(CelValue::Map(Rc::new(map)))
     }
 
     /// Evaluates a node that must be true or false.
-    fn truth(&mut self, node: &'a Node, sign: &str) -> Result<bool, Fault> {
-        match self.eval(node)? {
-            V::Bool(yes) => Ok(yes),
-            other => Err(Fault::failed(format!("{sign} needs true or false, and this is {}.", other.kind()))),
+    fn eval_bool(&mut self, node: &'a ExpressionNode, sign: &str) -> Result<bool, ExpressionError> {
+        match self.eval_node(node)? {
+            CelValue::Bool(yes) => Ok(yes),
+            other => {
+                Err(ExpressionError::failed(format!("{sign} needs true or false, and this is {}.", other.kind_name())))
+            }
         }
     }
 
-    fn not(&mut self, of: &'a Node) -> Result<V<'a>, Fault> {
-        self.truth(of, "!").map(|yes| V::Bool(!yes))
+    fn eval_not(&mut self, of: &'a ExpressionNode) -> Result<CelValue<'a>, ExpressionError> {
+        self.eval_bool(of, "!").map(|yes| CelValue::Bool(!yes))
     }
 
-    fn negate(&mut self, of: &'a Node) -> Result<V<'a>, Fault> {
-        operators::negate(&self.eval(of)?)
+    fn eval_negate(&mut self, of: &'a ExpressionNode) -> Result<CelValue<'a>, ExpressionError> {
+        operators::negate_value(&self.eval_node(of)?)
     }
 
     /// One true operand decides `||`, one false operand decides `&&`, even if the other fails. An exceeded budget is never
     /// absorbed.
-    fn either(&mut self, pair: &'a [Node; 2], decides: bool) -> Result<V<'a>, Fault> {
+    fn eval_logical(&mut self, pair: &'a [ExpressionNode; 2], decides: bool) -> Result<CelValue<'a>, ExpressionError> {
         let sign = if decides { "||" } else { "&&" };
-        let one = match self.truth(&pair[0], sign) {
-            Ok(yes) if yes == decides => return Ok(V::Bool(decides)),
-            Err(Fault::Spent) => return Err(Fault::Spent),
+        let one = match self.eval_bool(&pair[0], sign) {
+            Ok(yes) if yes == decides => return Ok(CelValue::Bool(decides)),
+            Err(ExpressionError::BudgetExceeded) => return Err(ExpressionError::BudgetExceeded),
             other => other,
         };
-        match self.truth(&pair[1], sign) {
-            Ok(yes) if yes == decides => Ok(V::Bool(decides)),
-            Err(Fault::Spent) => Err(Fault::Spent),
-            two => one.and(two).map(V::Bool),
+        match self.eval_bool(&pair[1], sign) {
+            Ok(yes) if yes == decides => Ok(CelValue::Bool(decides)),
+            Err(ExpressionError::BudgetExceeded) => Err(ExpressionError::BudgetExceeded),
+            two => one.and(two).map(CelValue::Bool),
         }
     }
 
-    fn conditional(&mut self, parts: &'a [Node; 3]) -> Result<V<'a>, Fault> {
-        let taken = if self.truth(&parts[0], "?:")? { &parts[1] } else { &parts[2] };
-        self.eval(taken)
+    fn eval_conditional(&mut self, parts: &'a [ExpressionNode; 3]) -> Result<CelValue<'a>, ExpressionError> {
+        let taken = if self.eval_bool(&parts[0], "?:")? { &parts[1] } else { &parts[2] };
+        self.eval_node(taken)
     }
 
-    fn matches(&mut self, text: &'a Node, pattern: &'a Pattern) -> Result<V<'a>, Fault> {
-        match self.eval(text)? {
-            V::Text(text) => {
-                self.meter.bytes(text.len().saturating_mul(pattern.weight))?;
-                Ok(V::Bool(pattern.regex.is_match(&text)))
+    fn eval_matches(
+        &mut self,
+        text: &'a ExpressionNode,
+        pattern: &'a CompiledPattern,
+    ) -> Result<CelValue<'a>, ExpressionError> {
+        match self.eval_node(text)? {
+            CelValue::Text(text) => {
+                self.meter.charge_bytes(text.len().saturating_mul(pattern.cost_per_byte))?;
+                Ok(CelValue::Bool(pattern.regex.is_match(&text)))
             }
-            other => Err(Fault::failed(format!("matches cannot take ({}).", other.kind()))),
+            other => Err(ExpressionError::failed(format!("matches cannot take ({}).", other.kind_name()))),
         }
     }
 
-    fn items(&mut self, node: &'a Node) -> Result<Items<'a>, Fault> {
-        let value = self.eval(node)?;
+    fn eval_loop_range(&mut self, node: &'a ExpressionNode) -> Result<LoopItems<'a>, ExpressionError> {
+        let value = self.eval_node(node)?;
         match value {
-            V::Json(Value::Array(items)) => Ok(Items::Json(items)),
-            V::List(items) => Ok(Items::Made(items)),
+            CelValue::Json(Value::Array(items)) => Ok(LoopItems::Json(items)),
+            CelValue::List(items) => Ok(LoopItems::Computed(items)),
             // A loop over a map iterates over its keys.
-            V::Json(Value::Object(entries)) => {
-                self.meter.bytes(entries.len() * SLOT_BYTES)?;
-                Ok(Items::Made(Rc::new(entries.keys().map(|key| V::Text(Text::Borrowed(key))).collect())))
+            CelValue::Json(Value::Object(entries)) => {
+                self.meter.charge_bytes(entries.len() * SLOT_BYTES)?;
+                Ok(LoopItems::Computed(Rc::new(
+                    entries.keys().map(|key| CelValue::Text(CelText::Borrowed(key))).collect(),
+                )))
             }
-            V::Map(entries) => {
-                self.meter.bytes(entries.len() * SLOT_BYTES)?;
-                Ok(Items::Made(Rc::new(entries.keys().map(Key::value).collect())))
+            CelValue::Map(entries) => {
+                self.meter.charge_bytes(entries.len() * SLOT_BYTES)?;
+                Ok(LoopItems::Computed(Rc::new(entries.keys().map(MapKey::to_value).collect())))
             }
-            other => Err(Fault::failed(format!("{} is {} and has no elements.", called(node), other.kind()))),
+            other => Err(ExpressionError::failed(format!(
+                "{} is {} and has no elements.",
+                describe_node(node),
+                other.kind_name()
+            ))),
         }
     }
 
-    fn run(&mut self, of: &'a Loop) -> Result<V<'a>, Fault> {
-        let items = self.items(&of.over)?;
+    fn eval_loop(&mut self, of: &'a Loop) -> Result<CelValue<'a>, ExpressionError> {
+        let items = self.eval_loop_range(&of.range)?;
         // An error absorbed by `||` may have left locals of an inner loop.
-        self.locals.truncate(of.local);
-        self.locals.push(V::Null);
+        self.locals.truncate(of.local_index);
+        self.locals.push(CelValue::Null);
         let found = match of.kind {
-            LoopKind::All => self.decide(of, &items, false),
-            LoopKind::Exists => self.decide(of, &items, true),
-            LoopKind::ExistsOne => self.count(of, &items),
-            LoopKind::List => self.list(of, &items),
+            LoopKind::All => self.eval_quantifier(of, &items, false),
+            LoopKind::Exists => self.eval_quantifier(of, &items, true),
+            LoopKind::ExistsOne => self.eval_exists_one(of, &items),
+            LoopKind::List => self.eval_list_loop(of, &items),
         };
-        self.locals.truncate(of.local);
+        self.locals.truncate(of.local_index);
         found
     }
 
-    fn turn(&mut self, of: &Loop, item: V<'a>) -> Result<(), Fault> {
-        self.meter.step()?;
-        self.locals.truncate(of.local);
+    fn begin_iteration(&mut self, of: &Loop, item: CelValue<'a>) -> Result<(), ExpressionError> {
+        self.meter.charge_step()?;
+        self.locals.truncate(of.local_index);
         self.locals.push(item);
         Ok(())
     }
 
     /// Combines the predicate's results for all elements as `||` or `&&` would.
-    fn decide(&mut self, of: &'a Loop, items: &Items<'a>, decides: bool) -> Result<V<'a>, Fault> {
+    fn eval_quantifier(
+        &mut self,
+        of: &'a Loop,
+        items: &LoopItems<'a>,
+        decides: bool,
+    ) -> Result<CelValue<'a>, ExpressionError> {
         let sign = if decides { "exists" } else { "all" };
-        let mut answer = Ok(V::Bool(!decides));
+        let mut answer = Ok(CelValue::Bool(!decides));
         for at in 0.. {
-            let Some(item) = items.get(at) else { break };
-            self.turn(of, item)?;
-            match self.truth(&of.make, sign) {
-                Ok(yes) if yes == decides => return Ok(V::Bool(decides)),
+            let Some(item) = items.item_at(at) else { break };
+            self.begin_iteration(of, item)?;
+            match self.eval_bool(&of.body, sign) {
+                Ok(yes) if yes == decides => return Ok(CelValue::Bool(decides)),
                 Ok(_) => {}
-                Err(Fault::Spent) => return Err(Fault::Spent),
+                Err(ExpressionError::BudgetExceeded) => return Err(ExpressionError::BudgetExceeded),
                 Err(fault) => answer = answer.and(Err(fault)),
             }
         }
         answer
     }
 
-    fn count(&mut self, of: &'a Loop, items: &Items<'a>) -> Result<V<'a>, Fault> {
+    fn eval_exists_one(&mut self, of: &'a Loop, items: &LoopItems<'a>) -> Result<CelValue<'a>, ExpressionError> {
         let mut count = 0_usize;
         for at in 0.. {
-            let Some(item) = items.get(at) else { break };
-            self.turn(of, item)?;
-            count += usize::from(self.truth(&of.make, "exists_one")?);
+            let Some(item) = items.item_at(at) else { break };
+            self.begin_iteration(of, item)?;
+            count += usize::from(self.eval_bool(&of.body, "exists_one")?);
         }
-        Ok(V::Bool(count == 1))
+        Ok(CelValue::Bool(count == 1))
     }
 
-    fn list(&mut self, of: &'a Loop, items: &Items<'a>) -> Result<V<'a>, Fault> {
+    fn eval_list_loop(&mut self, of: &'a Loop, items: &LoopItems<'a>) -> Result<CelValue<'a>, ExpressionError> {
         let mut list = Vec::new();
         for at in 0.. {
-            let Some(item) = items.get(at) else { break };
-            self.turn(of, item)?;
-            let kept = match &of.keep {
-                Some(keep) => self.truth(keep, "A filter")?,
+            let Some(item) = items.item_at(at) else { break };
+            self.begin_iteration(of, item)?;
+            let kept = match &of.filter {
+                Some(keep) => self.eval_bool(keep, "A filter")?,
                 None => true,
             };
             if kept {
-                self.meter.bytes(SLOT_BYTES)?;
-                list.push(self.eval(&of.make)?);
+                self.meter.charge_bytes(SLOT_BYTES)?;
+                list.push(self.eval_node(&of.body)?);
             }
         }
-        Ok(V::list(list))
+        Ok(CelValue::from_items(list))
     }
 }
 
-fn of_literal(literal: &Literal) -> V<'_> {
+fn literal_value(literal: &Literal) -> CelValue<'_> {
     match literal {
-        Literal::Null => V::Null,
-        Literal::Bool(yes) => V::Bool(*yes),
-        Literal::Int(int) => V::Int(*int),
-        Literal::Uint(uint) => V::Uint(*uint),
-        Literal::Double(double) => V::Double(*double),
-        Literal::Text(text) => V::Text(Text::Borrowed(text)),
-        Literal::Type(name) => V::Type(name),
+        Literal::Null => CelValue::Null,
+        Literal::Bool(yes) => CelValue::Bool(*yes),
+        Literal::Int(int) => CelValue::Int(*int),
+        Literal::Uint(uint) => CelValue::Uint(*uint),
+        Literal::Double(double) => CelValue::Double(*double),
+        Literal::Text(text) => CelValue::Text(CelText::Borrowed(text)),
+        Literal::Type(name) => CelValue::Type(name),
     }
 }
 
-enum Field<'a> {
-    Is(V<'a>),
+enum FieldLookup<'a> {
+    Found(CelValue<'a>),
     Missing,
-    NoMap,
+    NotAMap,
 }
 
-fn field<'a>(value: &V<'a>, key: &'a str) -> Field<'a> {
+fn lookup_field<'a>(value: &CelValue<'a>, key: &'a str) -> FieldLookup<'a> {
     let found = match value {
-        V::Json(Value::Object(entries)) => entries.get(key).map(V::of),
-        V::Map(entries) => entries.get(&Key::Text(Text::Borrowed(key))).cloned(),
-        _ => return Field::NoMap,
+        CelValue::Json(Value::Object(entries)) => entries.get(key).map(CelValue::from_json),
+        CelValue::Map(entries) => entries.get(&MapKey::Text(CelText::Borrowed(key))).cloned(),
+        _ => return FieldLookup::NotAMap,
     };
-    found.map_or(Field::Missing, Field::Is)
+    found.map_or(FieldLookup::Missing, FieldLookup::Found)
 }
 
 /// The node's name in error messages: its source path, where it has one.
-fn called(node: &Node) -> String {
-    node.path().map_or_else(|| "This".to_owned(), |path| format!("`{path}`"))
+fn describe_node(node: &ExpressionNode) -> String {
+    node.source_path().map_or_else(|| "This".to_owned(), |path| format!("`{path}`"))
 }
 
-fn missing(of: &Node, key: &str) -> Fault {
-    Fault::failed(format!("{} has no `{key}`.", called(of)))
+fn missing_field(of: &ExpressionNode, key: &str) -> ExpressionError {
+    ExpressionError::failed(format!("{} has no `{key}`.", describe_node(of)))
 }
 
-fn no_map(of: &Node, value: &V<'_>, key: &str) -> Fault {
-    Fault::failed(format!("{} is {} and has no `{key}`.", called(of), value.kind()))
+fn not_a_map(of: &ExpressionNode, value: &CelValue<'_>, key: &str) -> ExpressionError {
+    ExpressionError::failed(format!("{} is {} and has no `{key}`.", describe_node(of), value.kind_name()))
 }

@@ -7,8 +7,8 @@
 //! Left out: bytes, protocol buffer messages, optional values, and patterns that are not literals. Where CEL leaves a
 //! choice, this crate does what `cel-go` does.
 
+mod error;
 mod eval;
-mod fault;
 mod functions;
 mod lower;
 mod meter;
@@ -18,27 +18,27 @@ mod parse;
 pub mod pattern;
 mod value;
 
-pub use self::fault::Fault;
-pub use self::functions::{Documented, FUNCTIONS};
-pub use self::meter::Meter;
+pub use self::error::ExpressionError;
+pub use self::functions::{FUNCTIONS, FunctionSpec};
+pub use self::meter::CostMeter;
 pub use self::parse::{NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX, end_of_template};
 
 use kernel::base::Timestamp;
 use serde_json::Value;
 
-use self::node::{Node, Root};
+use self::node::{ExpressionNode, Root};
 
 /// A parsed and checked expression. It can only be evaluated in an `ExpressionScope`.
 #[derive(Debug)]
 pub struct Expression {
-    node: Node,
+    node: ExpressionNode,
     roots: Vec<Root>,
     steps: Vec<String>,
 }
 
 /// The values that expressions can read.
 #[derive(Clone, Copy, Debug)]
-pub struct Scope<'a> {
+pub struct ExpressionScope<'a> {
     pub input: &'a Value,
     /// The event as a webhook receives it; null if no event started the run.
     pub event: &'a Value,
@@ -50,35 +50,38 @@ pub struct Scope<'a> {
 
 impl Expression {
     /// Checks everything that does not depend on values: size, syntax, names, functions and their number of arguments.
-    pub fn parse(source: &str) -> Result<Expression, Fault> {
-        parse::parse(source)
+    pub fn parse(source: &str) -> Result<Expression, ExpressionError> {
+        parse::parse_expression(source)
     }
 
     /// The ids of the steps that the expression reads: each `x` of a `steps.x`, once.
-    pub fn steps(&self) -> impl Iterator<Item = &str> {
+    pub fn referenced_steps(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().map(String::as_str)
     }
 
     /// Those of `input`, `event`, `steps`, `run` and `now` that the expression reads, each once.
-    pub fn roots(&self) -> impl Iterator<Item = &str> {
+    pub fn referenced_roots(&self) -> impl Iterator<Item = &str> {
         self.roots.iter().map(|root| root.name())
     }
 
-    pub fn eval(&self, scope: &Scope<'_>, meter: &mut Meter) -> Result<Value, Fault> {
-        eval::eval(&self.node, scope, meter)?.into_json(meter)
+    pub fn eval_to_json(&self, scope: &ExpressionScope<'_>, meter: &mut CostMeter) -> Result<Value, ExpressionError> {
+        eval::eval_in_scope(&self.node, scope, meter)?.into_json(meter)
     }
 
     /// Evaluates a condition: any value but true or false is an error.
-    pub fn test(&self, scope: &Scope<'_>, meter: &mut Meter) -> Result<bool, Fault> {
-        match eval::eval(&self.node, scope, meter)? {
-            value::V::Bool(yes) => Ok(yes),
-            other => Err(Fault::failed(format!("A condition must be true or false, and this is {}.", other.kind()))),
+    pub fn eval_condition(&self, scope: &ExpressionScope<'_>, meter: &mut CostMeter) -> Result<bool, ExpressionError> {
+        match eval::eval_in_scope(&self.node, scope, meter)? {
+            value::CelValue::Bool(yes) => Ok(yes),
+            other => Err(ExpressionError::failed(format!(
+                "A condition must be true or false, and this is {}.",
+                other.kind_name()
+            ))),
         }
     }
 
     /// Evaluates a part of a longer text: null becomes the empty text, lists and maps become compact JSON.
-    pub fn text(&self, scope: &Scope<'_>, meter: &mut Meter) -> Result<String, Fault> {
-        eval::eval(&self.node, scope, meter)?.into_text(meter)
+    pub fn eval_to_text(&self, scope: &ExpressionScope<'_>, meter: &mut CostMeter) -> Result<String, ExpressionError> {
+        eval::eval_in_scope(&self.node, scope, meter)?.into_text(meter)
     }
 }
 

@@ -5,28 +5,29 @@ use cel::parser::pratt_parser::{Lexer, TokenKind};
 use regex::RegexBuilder;
 
 use super::functions::{self, Function};
-use super::node::{Literal, Loop, LoopKind, Node, Operator, Pattern, Root};
+use super::node::{CompiledPattern, ExpressionNode, Literal, Loop, LoopKind, Operator, Root};
 use super::pattern;
-use super::{Expression, Fault};
+use super::{Expression, ExpressionError};
 
 /// How deep nodes can be nested: evaluation recurses.
 const DEPTH_MAX: usize = 128;
 /// Compiling patterns is the most expensive part of saving a definition.
 const PATTERNS_MAX: usize = 4;
-const PATTERN_PLACES_MAX: usize = 500;
+const PATTERN_POSITIONS_MAX: usize = 500;
 const PATTERN_BYTES: usize = 128 << 10;
 const PATTERN_CACHE_BYTES: usize = 256 << 10;
 /// Matching a byte against this many positions takes about as long as other work charged as one byte: a tenth of a
 /// millisecond for a thousand bytes.
-const PLACES_A_BYTE: usize = 4;
+const POSITIONS_PER_BYTE: usize = 4;
 
-pub fn lower(source: &str, expr: &Expr) -> Result<Expression, Fault> {
-    let mut lower = Lower { source, locals: Vec::new(), roots: Vec::new(), steps: Vec::new(), depth: 0, patterns: 0 };
-    let node = lower.node(expr)?;
+pub fn lower_expression(source: &str, expr: &Expr) -> Result<Expression, ExpressionError> {
+    let mut lower =
+        Lowering { source, locals: Vec::new(), roots: Vec::new(), steps: Vec::new(), depth: 0, patterns: 0 };
+    let node = lower.lower_node(expr)?;
     Ok(Expression { node, roots: lower.roots, steps: lower.steps })
 }
 
-struct Lower<'s> {
+struct Lowering<'s> {
     source: &'s str,
     locals: Vec<String>,
     roots: Vec<Root>,
@@ -35,176 +36,188 @@ struct Lower<'s> {
     patterns: usize,
 }
 
-impl Lower<'_> {
-    fn node(&mut self, expr: &Expr) -> Result<Node, Fault> {
+impl Lowering<'_> {
+    fn lower_node(&mut self, expr: &Expr) -> Result<ExpressionNode, ExpressionError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(Fault::bad(format!("The parts of an expression can stand at most {DEPTH_MAX} deep.")));
+            return Err(ExpressionError::invalid(format!(
+                "The parts of an expression can stand at most {DEPTH_MAX} deep."
+            )));
         }
         let node = match expr {
-            Expr::Literal(value) => literal(value).map(Node::Literal),
-            Expr::Ident(name) => self.name(name),
-            Expr::Select(select) => self.select(&select.operand.expr, &select.field, select.test),
-            Expr::Call(call) => self.call(call),
-            Expr::List(list) => self.nodes(&list.elements).map(Node::List),
+            Expr::Literal(value) => lower_literal(value).map(ExpressionNode::Literal),
+            Expr::Ident(name) => self.lower_name(name),
+            Expr::Select(select) => self.lower_select(&select.operand.expr, &select.field, select.test),
+            Expr::Call(call) => self.lower_call(call),
+            Expr::List(list) => self.lower_nodes(&list.elements).map(ExpressionNode::List),
             Expr::Map(map) => {
                 let entries = map.entries.iter().map(|entry| match &entry.expr {
-                    EntryExpr::MapEntry(entry) => Ok((self.node(&entry.key.expr)?, self.node(&entry.value.expr)?)),
-                    EntryExpr::StructField(_) => Err(Fault::bad("There are no messages here, only maps.")),
+                    EntryExpr::MapEntry(entry) => {
+                        Ok((self.lower_node(&entry.key.expr)?, self.lower_node(&entry.value.expr)?))
+                    }
+                    EntryExpr::StructField(_) => {
+                        Err(ExpressionError::invalid("There are no messages here, only maps."))
+                    }
                 });
-                entries.collect::<Result<_, _>>().map(Node::Map)
+                entries.collect::<Result<_, _>>().map(ExpressionNode::Map)
             }
-            Expr::Comprehension(comprehension) => self.comprehension(comprehension),
-            Expr::Struct(of) => Err(self.bad(&of.type_name, "There are no messages here, only maps.")),
-            Expr::Unspecified => Err(Fault::bad("This is not an expression.")),
+            Expr::Comprehension(comprehension) => self.lower_comprehension(comprehension),
+            Expr::Struct(of) => Err(self.error_at_name(&of.type_name, "There are no messages here, only maps.")),
+            Expr::Unspecified => Err(ExpressionError::invalid("This is not an expression.")),
         };
         self.depth -= 1;
         node
     }
 
-    fn nodes(&mut self, exprs: &[IdedExpr]) -> Result<Vec<Node>, Fault> {
-        exprs.iter().map(|expr| self.node(&expr.expr)).collect()
+    fn lower_nodes(&mut self, exprs: &[IdedExpr]) -> Result<Vec<ExpressionNode>, ExpressionError> {
+        exprs.iter().map(|expr| self.lower_node(&expr.expr)).collect()
     }
 
-    fn boxed(&mut self, expr: &IdedExpr) -> Result<Box<Node>, Fault> {
-        self.node(&expr.expr).map(Box::new)
+    fn lower_boxed(&mut self, expr: &IdedExpr) -> Result<Box<ExpressionNode>, ExpressionError> {
+        self.lower_node(&expr.expr).map(Box::new)
     }
 
     /// An error with the position of the name that it is about.
-    fn bad(&self, name: &str, detail: impl Into<String>) -> Fault {
+    fn error_at_name(&self, name: &str, detail: impl Into<String>) -> ExpressionError {
         let mut lexer = Lexer::new(self.source);
         loop {
             let token = lexer.lex();
             match token.kind {
-                TokenKind::TokEnd | TokenKind::TokError => return Fault::bad(detail),
+                TokenKind::TokEnd | TokenKind::TokError => return ExpressionError::invalid(detail),
                 TokenKind::TokIdent if self.source.get(token.start..token.end) == Some(name) => {
-                    return Fault::bad_at(detail, self.source, token.start);
+                    return ExpressionError::invalid_at(detail, self.source, token.start);
                 }
                 _ => {}
             }
         }
     }
 
-    fn root(&self, name: &str) -> Option<Root> {
+    fn find_root(&self, name: &str) -> Option<Root> {
         if self.locals.iter().any(|local| local == name) {
             return None;
         }
         Root::ALL.into_iter().find(|root| root.name() == name)
     }
 
-    fn name(&mut self, name: &str) -> Result<Node, Fault> {
+    fn lower_name(&mut self, name: &str) -> Result<ExpressionNode, ExpressionError> {
         if let Some(at) = self.locals.iter().rposition(|local| local == name) {
-            return Ok(Node::Local(at, name.into()));
+            return Ok(ExpressionNode::Local(at, name.into()));
         }
-        match self.root(name) {
-            Some(Root::Steps) => Err(self.bad(name, "A step is named by its id, as in steps.fetch.output.")),
-            Some(root) => Ok(self.see(root)),
+        match self.find_root(name) {
+            Some(Root::Steps) => Err(self.error_at_name(name, "A step is named by its id, as in steps.fetch.output.")),
+            Some(root) => Ok(self.record_root(root)),
             None => match TYPES.iter().find(|known| **known == name) {
-                Some(known) => Ok(Node::Literal(Literal::Type(known))),
-                None => Err(self.bad(name, format!("There is no {name}. There are input, event, steps, run and now."))),
+                Some(known) => Ok(ExpressionNode::Literal(Literal::Type(known))),
+                None => Err(self
+                    .error_at_name(name, format!("There is no {name}. There are input, event, steps, run and now."))),
             },
         }
     }
 
-    fn see(&mut self, root: Root) -> Node {
+    fn record_root(&mut self, root: Root) -> ExpressionNode {
         if !self.roots.contains(&root) {
             self.roots.push(root);
         }
-        Node::Root(root)
+        ExpressionNode::Root(root)
     }
 
     /// Lowers the operand of a selection. It can be `steps` itself only if the key is a literal.
-    fn of(&mut self, operand: &Expr, key: &str) -> Result<Box<Node>, Fault> {
+    fn lower_operand(&mut self, operand: &Expr, key: &str) -> Result<Box<ExpressionNode>, ExpressionError> {
         match operand {
-            Expr::Ident(name) if self.root(name) == Some(Root::Steps) => {
+            Expr::Ident(name) if self.find_root(name) == Some(Root::Steps) => {
                 if !self.steps.iter().any(|step| step == key) {
                     self.steps.push(key.to_owned());
                 }
-                Ok(Box::new(self.see(Root::Steps)))
+                Ok(Box::new(self.record_root(Root::Steps)))
             }
-            operand => self.node(operand).map(Box::new),
+            operand => self.lower_node(operand).map(Box::new),
         }
     }
 
-    fn select(&mut self, operand: &Expr, key: &str, test: bool) -> Result<Node, Fault> {
-        let of = self.of(operand, key)?;
-        Ok(if test { Node::Has(of, key.into()) } else { Node::Select(of, key.into()) })
+    fn lower_select(&mut self, operand: &Expr, key: &str, test: bool) -> Result<ExpressionNode, ExpressionError> {
+        let of = self.lower_operand(operand, key)?;
+        Ok(if test { ExpressionNode::Has(of, key.into()) } else { ExpressionNode::Select(of, key.into()) })
     }
 
-    fn call(&mut self, call: &CallExpr) -> Result<Node, Fault> {
+    fn lower_call(&mut self, call: &CallExpr) -> Result<ExpressionNode, ExpressionError> {
         if let (None, [one, two]) = (&call.target, call.args.as_slice()) {
-            if let Some(operator) = binary(&call.func_name) {
-                return Ok(Node::Binary(operator, self.pair(one, two)?));
+            if let Some(operator) = find_binary_operator(&call.func_name) {
+                return Ok(ExpressionNode::Binary(operator, self.lower_pair(one, two)?));
             }
             match call.func_name.as_str() {
-                operators::LOGICAL_AND => return Ok(Node::And(self.pair(one, two)?)),
-                operators::LOGICAL_OR => return Ok(Node::Or(self.pair(one, two)?)),
-                operators::INDEX => return self.index(one, two),
+                operators::LOGICAL_AND => return Ok(ExpressionNode::And(self.lower_pair(one, two)?)),
+                operators::LOGICAL_OR => return Ok(ExpressionNode::Or(self.lower_pair(one, two)?)),
+                operators::INDEX => return self.lower_index(one, two),
                 _ => {}
             }
         }
         match (call.func_name.as_str(), call.args.as_slice()) {
-            (operators::LOGICAL_NOT, [of]) => Ok(Node::Not(self.boxed(of)?)),
-            (operators::NEGATE, [of]) => Ok(Node::Negate(self.boxed(of)?)),
+            (operators::LOGICAL_NOT, [of]) => Ok(ExpressionNode::Not(self.lower_boxed(of)?)),
+            (operators::NEGATE, [of]) => Ok(ExpressionNode::Negate(self.lower_boxed(of)?)),
             (operators::CONDITIONAL, [when, then, otherwise]) => {
-                let parts = [self.node(&when.expr)?, self.node(&then.expr)?, self.node(&otherwise.expr)?];
-                Ok(Node::If(Box::new(parts)))
+                let parts =
+                    [self.lower_node(&when.expr)?, self.lower_node(&then.expr)?, self.lower_node(&otherwise.expr)?];
+                Ok(ExpressionNode::If(Box::new(parts)))
             }
-            _ => self.function(call),
+            _ => self.lower_function(call),
         }
     }
 
-    fn pair(&mut self, one: &IdedExpr, two: &IdedExpr) -> Result<Box<[Node; 2]>, Fault> {
-        Ok(Box::new([self.node(&one.expr)?, self.node(&two.expr)?]))
+    fn lower_pair(&mut self, one: &IdedExpr, two: &IdedExpr) -> Result<Box<[ExpressionNode; 2]>, ExpressionError> {
+        Ok(Box::new([self.lower_node(&one.expr)?, self.lower_node(&two.expr)?]))
     }
 
-    fn index(&mut self, of: &IdedExpr, key: &IdedExpr) -> Result<Node, Fault> {
+    fn lower_index(&mut self, of: &IdedExpr, key: &IdedExpr) -> Result<ExpressionNode, ExpressionError> {
         match &key.expr {
             Expr::Literal(LiteralValue::String(text)) => {
-                let of = self.of(&of.expr, text.inner())?;
-                Ok(Node::Index(Box::new([*of, self.node(&key.expr)?])))
+                let of = self.lower_operand(&of.expr, text.inner())?;
+                Ok(ExpressionNode::Index(Box::new([*of, self.lower_node(&key.expr)?])))
             }
-            _ => Ok(Node::Index(self.pair(of, key)?)),
+            _ => Ok(ExpressionNode::Index(self.lower_pair(of, key)?)),
         }
     }
 
-    fn function(&mut self, call: &CallExpr) -> Result<Node, Fault> {
+    fn lower_function(&mut self, call: &CallExpr) -> Result<ExpressionNode, ExpressionError> {
         let name = call.func_name.as_str();
         let count = call.args.len() + usize::from(call.target.is_some());
-        let function = functions::find(name, call.target.is_some(), count).map_err(|detail| self.bad(name, detail))?;
+        let function = functions::get_function(name, call.target.is_some(), count)
+            .map_err(|detail| self.error_at_name(name, detail))?;
         let mut arguments: Vec<&IdedExpr> = call.target.as_deref().into_iter().chain(&call.args).collect();
         if function == Function::Matches {
             let pattern = arguments.pop().map(|pattern| &pattern.expr);
             let Some(Expr::Literal(LiteralValue::String(pattern))) = pattern else {
-                return Err(self.bad(name, "The pattern of matches is written out, between quotes."));
+                return Err(self.error_at_name(name, "The pattern of matches is written out, between quotes."));
             };
-            let pattern = self.pattern(pattern.inner())?;
-            let text =
-                arguments.pop().map_or_else(|| Err(Fault::bad("matches needs a text.")), |text| self.boxed(text));
-            return Ok(Node::Matches(text?, Box::new(pattern)));
+            let pattern = self.compile_pattern(pattern.inner())?;
+            let text = arguments
+                .pop()
+                .map_or_else(|| Err(ExpressionError::invalid("matches needs a text.")), |text| self.lower_boxed(text));
+            return Ok(ExpressionNode::Matches(text?, Box::new(pattern)));
         }
-        let arguments: Result<Vec<Node>, Fault> = arguments.into_iter().map(|expr| self.node(&expr.expr)).collect();
-        Ok(Node::Call(function, arguments?))
+        let arguments: Result<Vec<ExpressionNode>, ExpressionError> =
+            arguments.into_iter().map(|expr| self.lower_node(&expr.expr)).collect();
+        Ok(ExpressionNode::Call(function, arguments?))
     }
 
-    fn pattern(&mut self, pattern: &str) -> Result<Pattern, Fault> {
+    fn compile_pattern(&mut self, pattern: &str) -> Result<CompiledPattern, ExpressionError> {
         self.patterns += 1;
         if self.patterns > PATTERNS_MAX {
-            return Err(self.bad("matches", format!("An expression has at most {PATTERNS_MAX} patterns.")));
+            return Err(self.error_at_name("matches", format!("An expression has at most {PATTERNS_MAX} patterns.")));
         }
-        let places = pattern::places(pattern).map_err(|detail| self.bad("matches", detail))?;
-        let too_large = || self.bad("matches", "The pattern is too large once its repetitions are written out.");
-        if places > PATTERN_PLACES_MAX {
+        let places = pattern::count_positions(pattern).map_err(|detail| self.error_at_name("matches", detail))?;
+        let too_large =
+            || self.error_at_name("matches", "The pattern is too large once its repetitions are written out.");
+        if places > PATTERN_POSITIONS_MAX {
             return Err(too_large());
         }
         let mut builder = RegexBuilder::new(&pattern::as_ascii(pattern));
         let regex = builder.size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_CACHE_BYTES).build();
-        Ok(Pattern { regex: regex.map_err(|_| too_large())?, weight: 1 + places / PLACES_A_BYTE })
+        Ok(CompiledPattern { regex: regex.map_err(|_| too_large())?, cost_per_byte: 1 + places / POSITIONS_PER_BYTE })
     }
 
     /// Recognizes the macros by the initial value of their accumulator.
-    fn comprehension(&mut self, of: &ComprehensionExpr) -> Result<Node, Fault> {
-        let unknown = || Fault::bad("There is no such macro.");
+    fn lower_comprehension(&mut self, of: &ComprehensionExpr) -> Result<ExpressionNode, ExpressionError> {
+        let unknown = || ExpressionError::invalid("There is no such macro.");
         let Expr::Call(step) = &of.loop_step.expr else { return Err(unknown()) };
         let (kind, keep, make) = match (&of.accu_init.expr, step.func_name.as_str(), step.args.as_slice()) {
             (Expr::Literal(LiteralValue::Boolean(_)), operators::LOGICAL_AND, [_, ask]) => (LoopKind::All, None, ask),
@@ -213,24 +226,24 @@ impl Lower<'_> {
                 (LoopKind::ExistsOne, None, ask)
             }
             (Expr::List(_), operators::CONDITIONAL, [keep, step, _]) => {
-                (LoopKind::List, Some(keep), pushed(&step.expr).ok_or_else(unknown)?)
+                (LoopKind::List, Some(keep), find_pushed_element(&step.expr).ok_or_else(unknown)?)
             }
             (Expr::List(_), operators::ADD, _) => {
-                (LoopKind::List, None, pushed(&of.loop_step.expr).ok_or_else(unknown)?)
+                (LoopKind::List, None, find_pushed_element(&of.loop_step.expr).ok_or_else(unknown)?)
             }
             _ => return Err(unknown()),
         };
-        let over = self.node(&of.iter_range.expr)?;
+        let over = self.lower_node(&of.iter_range.expr)?;
         let local = self.locals.len();
         self.locals.push(of.iter_var.clone());
-        let keep = keep.map(|keep| self.node(&keep.expr)).transpose()?;
-        let make = self.node(&make.expr)?;
+        let keep = keep.map(|keep| self.lower_node(&keep.expr)).transpose()?;
+        let make = self.lower_node(&make.expr)?;
         self.locals.truncate(local);
-        Ok(Node::Loop(Box::new(Loop { kind, over, local, keep, make })))
+        Ok(ExpressionNode::Loop(Box::new(Loop { kind, range: over, local_index: local, filter: keep, body: make })))
     }
 }
 
-fn literal(literal: &LiteralValue) -> Result<Literal, Fault> {
+fn lower_literal(literal: &LiteralValue) -> Result<Literal, ExpressionError> {
     Ok(match literal {
         LiteralValue::Null => Literal::Null,
         LiteralValue::Boolean(yes) => Literal::Bool(*yes.inner()),
@@ -238,12 +251,12 @@ fn literal(literal: &LiteralValue) -> Result<Literal, Fault> {
         LiteralValue::UInt(uint) => Literal::Uint(*uint.inner()),
         LiteralValue::Double(double) => Literal::Double(*double.inner()),
         LiteralValue::String(text) => Literal::Text(text.inner().into()),
-        LiteralValue::Bytes(_) => return Err(Fault::bad("There are no bytes here, only texts.")),
+        LiteralValue::Bytes(_) => return Err(ExpressionError::invalid("There are no bytes here, only texts.")),
     })
 }
 
 /// Finds the `x` of `result + [x]`.
-fn pushed(step: &Expr) -> Option<&IdedExpr> {
+fn find_pushed_element(step: &Expr) -> Option<&IdedExpr> {
     let Expr::Call(CallExpr { args, .. }) = step else { return None };
     let [_, list] = args.as_slice() else { return None };
     let Expr::List(list) = &list.expr else { return None };
@@ -254,7 +267,7 @@ fn pushed(step: &Expr) -> Option<&IdedExpr> {
 /// Names that `type()` returns.
 const TYPES: [&str; 9] = ["bool", "int", "uint", "double", "string", "list", "map", "null_type", "type"];
 
-fn binary(name: &str) -> Option<Operator> {
+fn find_binary_operator(name: &str) -> Option<Operator> {
     Some(match name {
         operators::ADD => Operator::Add,
         operators::SUBSTRACT => Operator::Subtract,

@@ -5,25 +5,25 @@ use regex::Regex;
 use super::functions::Function;
 
 #[derive(Debug)]
-pub enum Node {
+pub enum ExpressionNode {
     Literal(Literal),
     Root(Root),
     /// The variable of a macro: its index among the locals, and its name.
     Local(usize, Box<str>),
-    Select(Box<Node>, Box<str>),
-    Has(Box<Node>, Box<str>),
-    Index(Box<[Node; 2]>),
-    List(Vec<Node>),
-    Map(Vec<(Node, Node)>),
-    Not(Box<Node>),
-    Negate(Box<Node>),
-    And(Box<[Node; 2]>),
-    Or(Box<[Node; 2]>),
-    If(Box<[Node; 3]>),
-    Binary(Operator, Box<[Node; 2]>),
+    Select(Box<ExpressionNode>, Box<str>),
+    Has(Box<ExpressionNode>, Box<str>),
+    Index(Box<[ExpressionNode; 2]>),
+    List(Vec<ExpressionNode>),
+    Map(Vec<(ExpressionNode, ExpressionNode)>),
+    Not(Box<ExpressionNode>),
+    Negate(Box<ExpressionNode>),
+    And(Box<[ExpressionNode; 2]>),
+    Or(Box<[ExpressionNode; 2]>),
+    If(Box<[ExpressionNode; 3]>),
+    Binary(Operator, Box<[ExpressionNode; 2]>),
     /// The receiver before the dot is the first argument.
-    Call(Function, Vec<Node>),
-    Matches(Box<Node>, Box<Pattern>),
+    Call(Function, Vec<ExpressionNode>),
+    Matches(Box<ExpressionNode>, Box<CompiledPattern>),
     Loop(Box<Loop>),
 }
 
@@ -78,7 +78,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    pub fn sign(self) -> &'static str {
+    pub fn symbol(self) -> &'static str {
         match self {
             Operator::Add => "+",
             Operator::Subtract => "-",
@@ -97,22 +97,22 @@ impl Operator {
 }
 
 #[derive(Debug)]
-pub struct Pattern {
+pub struct CompiledPattern {
     pub regex: Regex,
     /// How many bytes are charged for each byte of text that is matched.
-    pub weight: usize,
+    pub cost_per_byte: usize,
 }
 
 #[derive(Debug)]
 pub struct Loop {
     pub kind: LoopKind,
-    pub over: Node,
+    pub range: ExpressionNode,
     /// The index of the loop's variable among the locals.
-    pub local: usize,
+    pub local_index: usize,
     /// Selects the elements of the resulting list.
-    pub keep: Option<Node>,
+    pub filter: Option<ExpressionNode>,
     /// The new element, or the predicate of a quantifier.
-    pub make: Node,
+    pub body: ExpressionNode,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,18 +123,18 @@ pub enum LoopKind {
     List,
 }
 
-impl Node {
+impl ExpressionNode {
     /// The source of a name, or of fields and elements selected from one. Other nodes have none.
-    pub fn path(&self) -> Option<String> {
+    pub fn source_path(&self) -> Option<String> {
         match self {
-            Node::Root(root) => Some(root.name().to_owned()),
-            Node::Local(_, name) => Some(name.to_string()),
-            Node::Select(of, key) => Some(format!("{}.{key}", of.path()?)),
-            Node::Index(pair) => {
-                let of = pair[0].path()?;
+            ExpressionNode::Root(root) => Some(root.name().to_owned()),
+            ExpressionNode::Local(_, name) => Some(name.to_string()),
+            ExpressionNode::Select(of, key) => Some(format!("{}.{key}", of.source_path()?)),
+            ExpressionNode::Index(pair) => {
+                let of = pair[0].source_path()?;
                 Some(match &pair[1] {
-                    Node::Literal(Literal::Text(key)) => format!("{of}[{key:?}]"),
-                    Node::Literal(Literal::Int(index)) => format!("{of}[{index}]"),
+                    ExpressionNode::Literal(Literal::Text(key)) => format!("{of}[{key:?}]"),
+                    ExpressionNode::Literal(Literal::Int(index)) => format!("{of}[{index}]"),
                     _ => format!("{of}[…]"),
                 })
             }

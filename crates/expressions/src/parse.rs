@@ -3,7 +3,7 @@
 use cel::parser::PrattParser;
 use cel::parser::pratt_parser::{Lexer, TokenKind};
 
-use super::{Expression, Fault, lower};
+use super::{Expression, ExpressionError, lower};
 
 /// A longer expression is a program, which belongs elsewhere.
 pub const SOURCE_BYTES_MAX: usize = 2_048;
@@ -13,23 +13,23 @@ pub const TOKENS_MAX: usize = 256;
 pub const NESTING_MAX: usize = 24;
 const NESTING_MAX_U16: u16 = 24;
 
-pub fn parse(source: &str) -> Result<Expression, Fault> {
+pub fn parse_expression(source: &str) -> Result<Expression, ExpressionError> {
     if source.len() > SOURCE_BYTES_MAX {
-        return Err(Fault::bad(format!("An expression has at most {SOURCE_BYTES_MAX} bytes.")));
+        return Err(ExpressionError::invalid(format!("An expression has at most {SOURCE_BYTES_MAX} bytes.")));
     }
-    bound(source)?;
+    check_token_limits(source)?;
     let parser = PrattParser::new().max_recursion_depth(NESTING_MAX_U16).error_recovery_limit(1);
     let parsed = parser.parse(source).map_err(|errors| {
         // The first error with a position; later ones follow from it.
         let first = errors.errors.into_iter().find(|error| error.pos.0 > 0);
-        let Some(error) = first else { return Fault::bad("This is not an expression.") };
+        let Some(error) = first else { return ExpressionError::invalid("This is not an expression.") };
         let place = (u32::try_from(error.pos.0).unwrap_or(1), u32::try_from(error.pos.1).unwrap_or(1));
-        Fault::Bad { detail: sentence(&error.msg), at: Some(place) }
+        ExpressionError::Invalid { detail: to_sentence(&error.msg), at: Some(place) }
     })?;
-    lower::lower(source, &parsed.expr)
+    lower::lower_expression(source, &parsed.expr)
 }
 
-fn bound(source: &str) -> Result<(), Fault> {
+fn check_token_limits(source: &str) -> Result<(), ExpressionError> {
     let (mut lexer, mut tokens, mut open) = (Lexer::new(source), 0, 0_usize);
     loop {
         let token = lexer.lex();
@@ -37,7 +37,7 @@ fn bound(source: &str) -> Result<(), Fault> {
             TokenKind::TokEnd => break,
             TokenKind::TokError => {
                 let detail = lexer.get_error().map_or("unknown character", |error| error.message.as_str());
-                return Err(Fault::bad_at(sentence(detail), source, token.start));
+                return Err(ExpressionError::invalid_at(to_sentence(detail), source, token.start));
             }
             TokenKind::TokWhitespace | TokenKind::TokComment => continue,
             TokenKind::TokLeftParen | TokenKind::TokLeftBracket | TokenKind::TokLeftBrace => open += 1,
@@ -49,28 +49,28 @@ fn bound(source: &str) -> Result<(), Fault> {
         tokens += 1;
         if tokens > TOKENS_MAX {
             let detail = format!("An expression has at most {TOKENS_MAX} names, numbers, texts and signs.");
-            return Err(Fault::bad_at(detail, source, token.start));
+            return Err(ExpressionError::invalid_at(detail, source, token.start));
         }
         if open > NESTING_MAX {
             let detail = format!("Brackets can be at most {NESTING_MAX} deep.");
-            return Err(Fault::bad_at(detail, source, token.start));
+            return Err(ExpressionError::invalid_at(detail, source, token.start));
         }
     }
     if tokens == 0 {
-        return Err(Fault::bad("An expression cannot be empty."));
+        return Err(ExpressionError::invalid("An expression cannot be empty."));
     }
     Ok(())
 }
 
 /// The offset at which the expression at the start of `rest` ends: the first `}}` that closes no brace of the expression.
 /// Braces in its string literals do not count.
-pub fn end_of_template(rest: &str) -> Result<usize, Fault> {
-    let unended = || Fault::bad("${{ has no end: }} is missing.");
+pub fn end_of_template(rest: &str) -> Result<usize, ExpressionError> {
+    let unended = || ExpressionError::invalid("${{ has no end: }} is missing.");
     let (mut lexer, mut open) = (Lexer::new(rest), 0_usize);
     loop {
         let token = lexer.lex();
         if token.start > SOURCE_BYTES_MAX {
-            return Err(Fault::bad(format!(
+            return Err(ExpressionError::invalid(format!(
                 "An expression has at most {SOURCE_BYTES_MAX} bytes, and this one does not end before."
             )));
         }
@@ -78,7 +78,7 @@ pub fn end_of_template(rest: &str) -> Result<usize, Fault> {
             TokenKind::TokEnd => return Err(unended()),
             TokenKind::TokError => {
                 let detail = lexer.get_error().map_or("unknown character", |error| error.message.as_str());
-                return Err(Fault::bad_at(sentence(detail), rest, token.start));
+                return Err(ExpressionError::invalid_at(to_sentence(detail), rest, token.start));
             }
             TokenKind::TokLeftBrace => open += 1,
             TokenKind::TokRightBrace if open == 0 => {
@@ -91,7 +91,7 @@ pub fn end_of_template(rest: &str) -> Result<usize, Fault> {
 }
 
 /// A message of the parser as a sentence.
-fn sentence(message: &str) -> String {
+fn to_sentence(message: &str) -> String {
     let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
     let mut letters = message.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());

@@ -10,7 +10,7 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 pub const BYTES_MAX: usize = 256;
 const NESTING_MAX: u32 = 32;
 /// Positions of a class with characters beyond ASCII: a character has up to four bytes.
-const WIDE_PLACES: usize = 4;
+const WIDE_CLASS_POSITIONS: usize = 4;
 
 /// The pattern with the classes of RE2: `\d`, `\w` and `\s` match ASCII alone, which also keeps them small.
 pub fn as_ascii(pattern: &str) -> String {
@@ -37,12 +37,12 @@ pub fn as_ascii(pattern: &str) -> String {
 }
 
 /// The number of positions once repetitions are expanded, or why the pattern is invalid.
-pub fn places(pattern: &str) -> Result<usize, String> {
+pub fn count_positions(pattern: &str) -> Result<usize, String> {
     if pattern.len() > BYTES_MAX {
         return Err(format!("A pattern has at most {BYTES_MAX} bytes."));
     }
     match ParserBuilder::new().nest_limit(NESTING_MAX).build().parse(&as_ascii(pattern)) {
-        Ok(parsed) => Ok(count(&parsed)),
+        Ok(parsed) => Ok(count_hir_positions(&parsed)),
         Err(error) => {
             // The error shows the pattern in several lines; the last line is the message.
             let text = error.to_string();
@@ -52,18 +52,18 @@ pub fn places(pattern: &str) -> Result<usize, String> {
     }
 }
 
-fn count(hir: &Hir) -> usize {
+fn count_hir_positions(hir: &Hir) -> usize {
     match hir.kind() {
         HirKind::Literal(literal) => literal.0.len(),
-        HirKind::Class(Class::Unicode(class)) if !class.is_ascii() => WIDE_PLACES,
+        HirKind::Class(Class::Unicode(class)) if !class.is_ascii() => WIDE_CLASS_POSITIONS,
         HirKind::Empty | HirKind::Look(_) | HirKind::Class(_) => 1,
         HirKind::Repetition(repetition) => {
             let times = repetition.max.unwrap_or(repetition.min).max(1);
-            count(&repetition.sub).saturating_mul(usize::try_from(times).unwrap_or(usize::MAX))
+            count_hir_positions(&repetition.sub).saturating_mul(usize::try_from(times).unwrap_or(usize::MAX))
         }
-        HirKind::Capture(capture) => count(&capture.sub),
+        HirKind::Capture(capture) => count_hir_positions(&capture.sub),
         HirKind::Concat(parts) | HirKind::Alternation(parts) => {
-            parts.iter().fold(0, |sum: usize, part| sum.saturating_add(count(part)))
+            parts.iter().fold(0, |sum: usize, part| sum.saturating_add(count_hir_positions(part)))
         }
     }
 }
@@ -96,10 +96,10 @@ mod tests {
             ("^$", 2),
             ("(a{1000}){1000}", 1_000_000),
         ] {
-            assert_eq!(super::places(pattern), Ok(places), "{pattern}");
+            assert_eq!(super::count_positions(pattern), Ok(places), "{pattern}");
         }
         for pattern in ["(", "(?=a)", "[b-a]", "a{2,1}", r"\", r"(a)\1", &"(".repeat(100), &"a".repeat(257)] {
-            assert!(super::places(pattern).is_err(), "{pattern}");
+            assert!(super::count_positions(pattern).is_err(), "{pattern}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use kernel::base::Timestamp;
 use serde_json::{Map, Number, Value};
 
-use super::{Fault, Meter};
+use super::{CostMeter, ExpressionError};
 
 /// The cost of an element of a list, of an entry of a map, and of a value in the result: about their size in memory.
 pub const SLOT_BYTES: usize = 32;
@@ -16,173 +16,173 @@ pub const ENTRY_BYTES: usize = 64;
 const LEAF_BYTES: usize = 8;
 
 #[derive(Clone, Debug)]
-pub enum V<'a> {
+pub enum CelValue<'a> {
     Null,
     Bool(bool),
     Int(i64),
     Uint(u64),
     Double(f64),
-    Text(Text<'a>),
+    Text(CelText<'a>),
     Time(Timestamp),
     /// In milliseconds.
     Span(i64),
     Type(&'static str),
     /// An array or an object, nothing else.
     Json(&'a Value),
-    List(Rc<Vec<V<'a>>>),
-    Map(Rc<BTreeMap<Key<'a>, V<'a>>>),
+    List(Rc<Vec<CelValue<'a>>>),
+    Map(Rc<BTreeMap<MapKey<'a>, CelValue<'a>>>),
 }
 
 #[derive(Clone, Debug)]
-pub enum Text<'a> {
+pub enum CelText<'a> {
     Borrowed(&'a str),
     Shared(Rc<str>),
 }
 
-impl Deref for Text<'_> {
+impl Deref for CelText<'_> {
     type Target = str;
 
     fn deref(&self) -> &str {
         match self {
-            Text::Borrowed(text) => text,
-            Text::Shared(text) => text,
+            CelText::Borrowed(text) => text,
+            CelText::Shared(text) => text,
         }
     }
 }
 
 /// A key of a map that an expression creates. Numbers are compared by value: `1`, `1u` and `1.0` are the same key.
 #[derive(Clone, Debug)]
-pub enum Key<'a> {
+pub enum MapKey<'a> {
     Bool(bool),
     Number(i128),
-    Text(Text<'a>),
+    Text(CelText<'a>),
 }
 
-impl<'a> Key<'a> {
-    pub fn value(&self) -> V<'a> {
+impl<'a> MapKey<'a> {
+    pub fn to_value(&self) -> CelValue<'a> {
         match self {
-            Key::Bool(yes) => V::Bool(*yes),
-            Key::Number(number) => match (i64::try_from(*number), u64::try_from(*number)) {
-                (Ok(int), _) => V::Int(int),
-                (_, Ok(uint)) => V::Uint(uint),
-                _ => V::Null,
+            MapKey::Bool(yes) => CelValue::Bool(*yes),
+            MapKey::Number(number) => match (i64::try_from(*number), u64::try_from(*number)) {
+                (Ok(int), _) => CelValue::Int(int),
+                (_, Ok(uint)) => CelValue::Uint(uint),
+                _ => CelValue::Null,
             },
-            Key::Text(text) => V::Text(text.clone()),
+            MapKey::Text(text) => CelValue::Text(text.clone()),
         }
     }
 
     fn into_name(self) -> String {
         match self {
-            Key::Bool(yes) => yes.to_string(),
-            Key::Number(number) => number.to_string(),
-            Key::Text(text) => text.to_string(),
+            MapKey::Bool(yes) => yes.to_string(),
+            MapKey::Number(number) => number.to_string(),
+            MapKey::Text(text) => text.to_string(),
         }
     }
 }
 
-impl Ord for Key<'_> {
+impl Ord for MapKey<'_> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         let rank = |key: &Self| match key {
-            Key::Bool(_) => 0,
-            Key::Number(_) => 1,
-            Key::Text(_) => 2,
+            MapKey::Bool(_) => 0,
+            MapKey::Number(_) => 1,
+            MapKey::Text(_) => 2,
         };
         match (self, other) {
-            (Key::Bool(one), Key::Bool(two)) => one.cmp(two),
-            (Key::Number(one), Key::Number(two)) => one.cmp(two),
-            (Key::Text(one), Key::Text(two)) => str::cmp(one, two),
+            (MapKey::Bool(one), MapKey::Bool(two)) => one.cmp(two),
+            (MapKey::Number(one), MapKey::Number(two)) => one.cmp(two),
+            (MapKey::Text(one), MapKey::Text(two)) => str::cmp(one, two),
             _ => rank(self).cmp(&rank(other)),
         }
     }
 }
 
-impl PartialOrd for Key<'_> {
+impl PartialOrd for MapKey<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Key<'_> {
+impl PartialEq for MapKey<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Key<'_> {}
+impl Eq for MapKey<'_> {}
 
-impl<'a> V<'a> {
-    pub fn of(value: &'a Value) -> V<'a> {
+impl<'a> CelValue<'a> {
+    pub fn from_json(value: &'a Value) -> CelValue<'a> {
         match value {
-            Value::Null => V::Null,
-            Value::Bool(yes) => V::Bool(*yes),
-            Value::Number(number) => V::of_number(number),
-            Value::String(text) => V::Text(Text::Borrowed(text)),
-            Value::Array(_) | Value::Object(_) => V::Json(value),
+            Value::Null => CelValue::Null,
+            Value::Bool(yes) => CelValue::Bool(*yes),
+            Value::Number(number) => CelValue::from_json_number(number),
+            Value::String(text) => CelValue::Text(CelText::Borrowed(text)),
+            Value::Array(_) | Value::Object(_) => CelValue::Json(value),
         }
     }
 
     /// An integer becomes an `int`, one too large for that a `uint`, and every other number a `double`.
-    fn of_number(number: &Number) -> V<'a> {
+    fn from_json_number(number: &Number) -> CelValue<'a> {
         if let Some(int) = number.as_i64() {
-            V::Int(int)
+            CelValue::Int(int)
         } else if let Some(uint) = number.as_u64() {
-            V::Uint(uint)
+            CelValue::Uint(uint)
         } else {
-            V::Double(number.as_f64().unwrap_or(f64::NAN))
+            CelValue::Double(number.as_f64().unwrap_or(f64::NAN))
         }
     }
 
-    pub fn text(text: impl Into<Rc<str>>) -> V<'a> {
-        V::Text(Text::Shared(text.into()))
+    pub fn shared_text(text: impl Into<Rc<str>>) -> CelValue<'a> {
+        CelValue::Text(CelText::Shared(text.into()))
     }
 
-    pub fn list(items: Vec<V<'a>>) -> V<'a> {
-        V::List(Rc::new(items))
+    pub fn from_items(items: Vec<CelValue<'a>>) -> CelValue<'a> {
+        CelValue::List(Rc::new(items))
     }
 
     /// The name of the value's type, as `type()` returns it.
     pub fn type_name(&self) -> &'static str {
         match self {
-            V::Null => "null_type",
-            V::Bool(_) => "bool",
-            V::Int(_) => "int",
-            V::Uint(_) => "uint",
-            V::Double(_) => "double",
-            V::Text(_) => "string",
-            V::Time(_) => "google.protobuf.Timestamp",
-            V::Span(_) => "google.protobuf.Duration",
-            V::Type(_) => "type",
-            V::Json(Value::Array(_)) | V::List(_) => "list",
-            V::Json(_) | V::Map(_) => "map",
+            CelValue::Null => "null_type",
+            CelValue::Bool(_) => "bool",
+            CelValue::Int(_) => "int",
+            CelValue::Uint(_) => "uint",
+            CelValue::Double(_) => "double",
+            CelValue::Text(_) => "string",
+            CelValue::Time(_) => "google.protobuf.Timestamp",
+            CelValue::Span(_) => "google.protobuf.Duration",
+            CelValue::Type(_) => "type",
+            CelValue::Json(Value::Array(_)) | CelValue::List(_) => "list",
+            CelValue::Json(_) | CelValue::Map(_) => "map",
         }
     }
 
     /// The name of the value's type in error messages.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind_name(&self) -> &'static str {
         match self {
-            V::Null => "null",
-            V::Time(_) => "timestamp",
-            V::Span(_) => "duration",
+            CelValue::Null => "null",
+            CelValue::Time(_) => "timestamp",
+            CelValue::Span(_) => "duration",
             other => other.type_name(),
         }
     }
 
     /// The value as a key of a map. Lists, fractions and other values that cannot be keys give `None`.
-    pub fn key(&self) -> Option<Key<'a>> {
+    pub fn to_key(&self) -> Option<MapKey<'a>> {
         match self {
-            V::Bool(yes) => Some(Key::Bool(*yes)),
-            V::Text(text) => Some(Key::Text(text.clone())),
-            other => other.whole().map(Key::Number),
+            CelValue::Bool(yes) => Some(MapKey::Bool(*yes)),
+            CelValue::Text(text) => Some(MapKey::Text(text.clone())),
+            other => other.to_integer().map(MapKey::Number),
         }
     }
 
     /// The value of a number without a fraction.
-    pub fn whole(&self) -> Option<i128> {
+    pub fn to_integer(&self) -> Option<i128> {
         match self {
-            V::Int(int) => Some(i128::from(*int)),
-            V::Uint(uint) => Some(i128::from(*uint)),
+            CelValue::Int(int) => Some(i128::from(*int)),
+            CelValue::Uint(uint) => Some(i128::from(*uint)),
             #[expect(clippy::cast_possible_truncation, reason = "what has no fraction and is below 2^64 fits")]
-            V::Double(double) if double.fract() == 0.0 && double.abs() < 18_446_744_073_709_551_616.0 => {
+            CelValue::Double(double) if double.fract() == 0.0 && double.abs() < 18_446_744_073_709_551_616.0 => {
                 Some(*double as i128)
             }
             _ => None,
@@ -190,44 +190,44 @@ impl<'a> V<'a> {
     }
 
     /// The result of an expression. Shared values are copied here, so they are charged once more.
-    pub fn into_json(self, meter: &mut Meter) -> Result<Value, Fault> {
-        meter.bytes(LEAF_BYTES)?;
+    pub fn into_json(self, meter: &mut CostMeter) -> Result<Value, ExpressionError> {
+        meter.charge_bytes(LEAF_BYTES)?;
         Ok(match self {
-            V::Null => Value::Null,
-            V::Bool(yes) => Value::Bool(yes),
-            V::Int(int) => Value::from(int),
-            V::Uint(uint) => Value::from(uint),
-            V::Double(double) => Number::from_f64(double)
-                .map(Value::Number)
-                .ok_or_else(|| Fault::failed("A number that is infinite or none cannot come out of an expression."))?,
-            V::Text(text) => {
-                meter.bytes(text.len())?;
+            CelValue::Null => Value::Null,
+            CelValue::Bool(yes) => Value::Bool(yes),
+            CelValue::Int(int) => Value::from(int),
+            CelValue::Uint(uint) => Value::from(uint),
+            CelValue::Double(double) => Number::from_f64(double).map(Value::Number).ok_or_else(|| {
+                ExpressionError::failed("A number that is infinite or none cannot come out of an expression.")
+            })?,
+            CelValue::Text(text) => {
+                meter.charge_bytes(text.len())?;
                 Value::String(text.to_string())
             }
-            V::Time(time) => Value::String(time.to_string()),
-            V::Span(ms) => Value::String(span_text(ms)),
-            V::Type(name) => Value::String(name.to_owned()),
-            V::Json(value) => copy(value, meter)?,
-            V::List(items) => list_into_json(&items, meter)?,
-            V::Map(entries) => map_into_json(&entries, meter)?,
+            CelValue::Time(time) => Value::String(time.to_string()),
+            CelValue::Span(ms) => Value::String(span_text(ms)),
+            CelValue::Type(name) => Value::String(name.to_owned()),
+            CelValue::Json(value) => copy_json(value, meter)?,
+            CelValue::List(items) => list_into_json(&items, meter)?,
+            CelValue::Map(entries) => map_into_json(&entries, meter)?,
         })
     }
 
     /// The value as a part of a longer text.
-    pub fn into_text(self, meter: &mut Meter) -> Result<String, Fault> {
+    pub fn into_text(self, meter: &mut CostMeter) -> Result<String, ExpressionError> {
         match self {
-            V::Null => Ok(String::new()),
-            V::Text(text) => {
-                meter.bytes(text.len())?;
+            CelValue::Null => Ok(String::new()),
+            CelValue::Text(text) => {
+                meter.charge_bytes(text.len())?;
                 Ok(text.to_string())
             }
-            V::Double(double) if double.is_finite() => Ok(double_text(double)),
+            CelValue::Double(double) if double.is_finite() => Ok(double_text(double)),
             other => Ok(match other.into_json(meter)? {
                 Value::String(text) => text,
                 value => {
                     let text = value.to_string();
                     // Escapes were not charged with the value; their size is bounded by what was charged.
-                    meter.bytes(text.len())?;
+                    meter.charge_bytes(text.len())?;
                     text
                 }
             }),
@@ -236,8 +236,8 @@ impl<'a> V<'a> {
 }
 
 /// Separate from `into_json`, so that a level of nesting takes little stack.
-fn list_into_json(items: &[V<'_>], meter: &mut Meter) -> Result<Value, Fault> {
-    meter.bytes(items.len() * LEAF_BYTES)?;
+fn list_into_json(items: &[CelValue<'_>], meter: &mut CostMeter) -> Result<Value, ExpressionError> {
+    meter.charge_bytes(items.len() * LEAF_BYTES)?;
     let mut list = Vec::with_capacity(items.len());
     for item in items {
         list.push(item.clone().into_json(meter)?);
@@ -245,12 +245,15 @@ fn list_into_json(items: &[V<'_>], meter: &mut Meter) -> Result<Value, Fault> {
     Ok(Value::Array(list))
 }
 
-fn map_into_json(entries: &BTreeMap<Key<'_>, V<'_>>, meter: &mut Meter) -> Result<Value, Fault> {
+fn map_into_json(
+    entries: &BTreeMap<MapKey<'_>, CelValue<'_>>,
+    meter: &mut CostMeter,
+) -> Result<Value, ExpressionError> {
     let mut map = Map::new();
     for (key, value) in entries {
-        meter.bytes(ENTRY_BYTES)?;
-        if let Key::Text(text) = key {
-            meter.bytes(text.len())?;
+        meter.charge_bytes(ENTRY_BYTES)?;
+        if let MapKey::Text(text) = key {
+            meter.charge_bytes(text.len())?;
         }
         map.insert(key.clone().into_name(), value.clone().into_json(meter)?);
     }
@@ -258,26 +261,26 @@ fn map_into_json(entries: &BTreeMap<Key<'_>, V<'_>>, meter: &mut Meter) -> Resul
 }
 
 /// Copies a value and charges for it as it goes.
-fn copy(value: &Value, meter: &mut Meter) -> Result<Value, Fault> {
+fn copy_json(value: &Value, meter: &mut CostMeter) -> Result<Value, ExpressionError> {
     match value {
         Value::Array(items) => {
-            meter.bytes(items.len() * LEAF_BYTES)?;
+            meter.charge_bytes(items.len() * LEAF_BYTES)?;
             let mut list = Vec::with_capacity(items.len());
             for item in items {
-                list.push(copy(item, meter)?);
+                list.push(copy_json(item, meter)?);
             }
             Ok(Value::Array(list))
         }
         Value::Object(entries) => {
             let mut map = Map::new();
             for (key, value) in entries {
-                meter.bytes(LEAF_BYTES + key.len())?;
-                map.insert(key.clone(), copy(value, meter)?);
+                meter.charge_bytes(LEAF_BYTES + key.len())?;
+                map.insert(key.clone(), copy_json(value, meter)?);
             }
             Ok(Value::Object(map))
         }
         Value::String(text) => {
-            meter.bytes(text.len())?;
+            meter.charge_bytes(text.len())?;
             Ok(Value::String(text.clone()))
         }
         leaf => Ok(leaf.clone()),

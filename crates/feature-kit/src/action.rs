@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
 use kernel::base::Result;
-use kernel::http::{App, Read};
+use kernel::http::{App, ParsedObject};
 use kernel::store::{Db, Tx};
 use serde_json::{Map, Value};
 
@@ -20,7 +20,7 @@ pub struct Action {
     /// A `with` that is accepted, for the document.
     pub example: fn() -> Value,
     /// What is wrong with a `with`, as the feature's own route would say it.
-    pub check: fn(Map<String, Value>) -> Read<()>,
+    pub check: fn(Map<String, Value>) -> ParsedObject<()>,
     pub effect: ActionEffect,
 }
 

@@ -1,6 +1,6 @@
 //! Custom fields of a record: JSON of the tenant's own, bounded, changed by merge patches (RFC 7396).
 
-use kernel::http::Field;
+use kernel::http::BodyField;
 use serde_json::{Map, Value};
 
 use crate::NullField;
@@ -9,9 +9,9 @@ pub const CUSTOM_FIELDS_MAX: usize = 50;
 pub const CUSTOM_DEPTH_MAX: usize = 5;
 pub const CUSTOM_BYTES_MAX: usize = 16 * 1024;
 
-pub fn parse_custom_fields(field: &mut Field<'_>, null: NullField) -> Option<Map<String, Value>> {
-    let Value::Object(object) = field.take() else {
-        return field.wrong("wrong_type", "must be an object");
+pub fn parse_custom_fields(field: &mut BodyField<'_>, null: NullField) -> Option<Map<String, Value>> {
+    let Value::Object(object) = field.take_value() else {
+        return field.report_error("wrong_type", "must be an object");
     };
     // A patch removes as well as adds; the merged fields are checked again where it is applied.
     let mut added = object.clone();
@@ -21,7 +21,7 @@ pub fn parse_custom_fields(field: &mut Field<'_>, null: NullField) -> Option<Map
     }
     match check_custom_fields(&added) {
         Ok(()) => Some(object),
-        Err((code, detail)) => field.wrong(code, detail),
+        Err((code, detail)) => field.report_error(code, detail),
     }
 }
 

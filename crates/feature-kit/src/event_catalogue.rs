@@ -3,7 +3,7 @@
 
 use kernel::auth::Scopes;
 use kernel::base::{Error, Result};
-use kernel::events::{Described, family};
+use kernel::events::{EventKindDescription, family_of};
 
 use crate::custom_event::is_custom_kind;
 use crate::feature::{EventFamily, Registry};
@@ -11,13 +11,13 @@ use crate::subscription::{EVERYTHING, matching_patterns};
 
 impl Registry {
     /// The kinds, by family. They are described when they are first asked for.
-    pub fn event_kinds(&self) -> Result<&[Described]> {
+    pub fn event_kinds(&self) -> Result<&[EventKindDescription]> {
         if let Some(kinds) = self.event_kinds.get() {
             return Ok(kinds);
         }
         let declared = self.features.iter().flat_map(|feature| feature.event_kinds);
         let mut kinds = declared.map(|describe| describe()).collect::<Result<Vec<_>>>()?;
-        let rank = |kind: &Described| self.family_order.iter().position(|name| *name == kind.family());
+        let rank = |kind: &EventKindDescription| self.family_order.iter().position(|name| *name == kind.family());
         kinds.sort_by_key(|kind| rank(kind).unwrap_or(usize::MAX));
         Ok(self.event_kinds.get_or_init(|| kinds))
     }
@@ -58,7 +58,7 @@ impl Registry {
     pub fn scopes_needed<'a>(&self, patterns: impl IntoIterator<Item = &'a str>) -> Result<Scopes> {
         let mut words = Vec::new();
         for pattern in patterns {
-            let is_meant = |family_of: &&EventFamily| pattern == EVERYTHING || family_of.name == family(pattern);
+            let is_meant = |known: &&EventFamily| pattern == EVERYTHING || known.name == family_of(pattern);
             words.extend(self.event_families.iter().filter(is_meant).map(|family| family.scope.name()));
         }
         Scopes::parse(words).map_err(Error::internal)
@@ -66,6 +66,6 @@ impl Registry {
 
     /// The families whose events a holder of these scopes may read.
     pub fn readable_families(&self, scopes: &Scopes) -> Vec<&'static str> {
-        self.event_families.iter().filter(|family| scopes.holds(family.scope)).map(|family| family.name).collect()
+        self.event_families.iter().filter(|family| scopes.has_scope(family.scope)).map(|family| family.name).collect()
     }
 }

@@ -4,11 +4,11 @@ use std::sync::OnceLock;
 
 use kernel::auth::Scope;
 use kernel::base::{Code, Result};
-use kernel::events::Described;
+use kernel::events::EventKindDescription;
 use kernel::http::Api;
 use kernel::jobs::Retention;
 use kernel::store::Follower;
-use kernel::store::refer::{Referable, Referrer};
+use kernel::store::references::{Referable, Referrer};
 
 use crate::SHARED_CODES;
 use crate::action::Action;
@@ -23,7 +23,7 @@ pub struct Feature {
     /// Every statement, by module.
     pub statements: &'static [&'static [Statement]],
     /// The kinds of events that it publishes.
-    pub event_kinds: &'static [fn() -> Result<Described>],
+    pub event_kinds: &'static [fn() -> Result<EventKindDescription>],
     pub event_families: &'static [EventFamily],
     /// Error codes that only this feature uses.
     pub error_codes: &'static [Code],
@@ -73,7 +73,7 @@ pub struct Registry {
     /// The families in the order of the catalogue.
     pub(crate) family_order: &'static [&'static str],
     pub event_families: Vec<EventFamily>,
-    pub(crate) event_kinds: OnceLock<Vec<Described>>,
+    pub(crate) event_kinds: OnceLock<Vec<EventKindDescription>>,
     /// In the order of their status.
     pub error_codes: Vec<Code>,
     pub actions: Vec<&'static Action>,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use kernel::base::FieldError;
-use kernel::http::Field;
+use kernel::http::BodyField;
 
 pub const HEADERS_MAX: usize = 20;
 /// Of one header, so that all of them fit what servers accept.
@@ -20,26 +20,28 @@ const NAME_BYTES_MAX: usize = 100;
 
 /// Parses the headers of a body. `own` names further headers that this kind of request sets itself, `free` those that it
 /// leaves to the tenant.
-pub fn parse_headers(field: &mut Field<'_>, own: &[&str], free: &[&str]) -> Option<BTreeMap<String, String>> {
+pub fn parse_headers(field: &mut BodyField<'_>, own: &[&str], free: &[&str]) -> Option<BTreeMap<String, String>> {
     let mut seen = Vec::new();
-    let headers = field.map(HEADERS_MAX, |name, value| {
+    let headers = field.read_map(HEADERS_MAX, |name, value| {
         let lower = name.to_ascii_lowercase();
         if !is_header_name(name) {
-            return value.wrong("invalid_header", NOT_A_NAME);
+            return value.report_error("invalid_header", NOT_A_NAME);
         }
         let refused = [REFUSED, own].iter().any(|names| names.contains(&lower.as_str()))
             || REFUSED_FAMILIES.iter().any(|family| lower.starts_with(family));
         if refused && !free.contains(&lower.as_str()) {
-            return value.wrong("header_not_allowed", "is set by the service and cannot be given");
+            return value.report_error("header_not_allowed", "is set by the service and cannot be given");
         }
         if seen.contains(&lower) {
-            return value.wrong("duplicate_header", "is given twice; names of headers do not depend on case");
+            return value.report_error("duplicate_header", "is given twice; names of headers do not depend on case");
         }
         seen.push(lower);
-        let text = value.string()?;
+        let text = value.read_string()?;
         if text.len() > HEADER_BYTES_MAX || !text.bytes().all(|byte| byte == b'\t' || (0x20..0x7f).contains(&byte)) {
-            return value
-                .wrong("invalid_header", format!("must be at most {HEADER_BYTES_MAX} visible ASCII characters"));
+            return value.report_error(
+                "invalid_header",
+                format!("must be at most {HEADER_BYTES_MAX} visible ASCII characters"),
+            );
         }
         Some(text)
     })?;

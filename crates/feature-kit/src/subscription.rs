@@ -2,8 +2,8 @@
 
 use kernel::auth::Rights;
 use kernel::base::Result;
-use kernel::events::family;
-use kernel::http::Field;
+use kernel::events::family_of;
+use kernel::http::BodyField;
 use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, Type};
 
 use crate::custom_event::CUSTOM_KIND_BYTES_MAX;
@@ -24,7 +24,7 @@ pub fn is_for_one_endpoint(kind: &str) -> bool {
 /// The patterns that an event matches: its kind, its family, and everything but tests.
 pub fn matching_patterns(kind: &str) -> [String; 3] {
     let everything = if is_for_one_endpoint(kind) { kind } else { EVERYTHING };
-    [kind.to_owned(), format!("{}.*", family(kind)), everything.to_owned()]
+    [kind.to_owned(), format!("{}.*", family_of(kind)), everything.to_owned()]
 }
 
 /// What `events` of an endpoint can be, and `types` of a workflow.
@@ -44,15 +44,15 @@ pub fn patterns_schema() -> Schema {
         .into()
 }
 
-pub fn parse_patterns(field: &mut Field<'_>) -> Option<Vec<String>> {
-    let patterns = field.list(PATTERNS_MAX, |item| {
-        item.parsed("unknown_event", |word| {
+pub fn parse_patterns(field: &mut BodyField<'_>) -> Option<Vec<String>> {
+    let patterns = field.read_list(PATTERNS_MAX, |item| {
+        item.read_parsed("unknown_event", |word| {
             let is_known = registry().can_subscribe(word).is_ok_and(|known| known);
             if is_known { Ok(word.to_owned()) } else { Err(unknown_event(word)) }
         })
     })?;
     if patterns.is_empty() {
-        return field.wrong("required", "must name at least one kind of event");
+        return field.report_error("required", "must name at least one kind of event");
     }
     Some(remove_duplicates(patterns))
 }

@@ -1,17 +1,17 @@
 //! Tags of a record, and keys in general: labels that can stand in a comma list of a filter.
 
 use kernel::base::Label;
-use kernel::http::Field;
+use kernel::http::BodyField;
 
 pub const TAGS_MAX: usize = 50;
 
-pub fn parse_tags(field: &mut Field<'_>) -> Option<Vec<String>> {
-    Some(remove_duplicates(field.list(TAGS_MAX, |field| parse_key(field, "tag"))?))
+pub fn parse_tags(field: &mut BodyField<'_>) -> Option<Vec<String>> {
+    Some(remove_duplicates(field.read_list(TAGS_MAX, |field| parse_key(field, "tag"))?))
 }
 
 /// A label without a comma. `noun` is what people call it.
-pub fn parse_key(field: &mut Field<'_>, noun: &str) -> Option<String> {
-    field.parsed("invalid_text", |text| {
+pub fn parse_key(field: &mut BodyField<'_>, noun: &str) -> Option<String> {
+    field.read_parsed("invalid_text", |text| {
         let label = Label::parse(text)?.into_string();
         if label.contains(',') {
             return Err(format!("must not contain a comma, which separates one {noun} from the next in filters"));

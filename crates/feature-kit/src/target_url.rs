@@ -1,13 +1,13 @@
 //! The URL of a request to elsewhere, in a body.
 
-use kernel::http::Field;
+use kernel::http::BodyField;
 use kernel::outbound::{BadTarget, Target};
 
-pub fn parse_target_url(field: &mut Field<'_>) -> Option<Target> {
-    let text = field.string()?;
+pub fn parse_target_url(field: &mut BodyField<'_>) -> Option<Target> {
+    let text = field.read_string()?;
     match Target::parse(&text) {
         Ok(target) => Some(target),
-        Err(BadTarget::NotAUrl(detail)) => field.wrong("invalid_url", detail),
-        Err(BadTarget::NotAllowed(refusal)) => field.wrong("target_not_allowed", refusal.detail),
+        Err(BadTarget::NotAUrl(detail)) => field.report_error("invalid_url", detail),
+        Err(BadTarget::NotAllowed(refusal)) => field.report_error("target_not_allowed", refusal.detail),
     }
 }

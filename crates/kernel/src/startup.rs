@@ -1,7 +1,7 @@
 //! Checks before the first request that this node's secrets are those of the database, and saves the server's base URL for
 //! commands.
 
-use crate::base::{Error, Result, Secrets, SecretsSource, equal};
+use crate::base::{Error, Result, Secrets, SecretsSource, constant_time_eq};
 use crate::http::BaseUrl;
 use crate::store::{Purpose, Store};
 
@@ -19,15 +19,15 @@ crate::statements! {
 pub async fn load_secrets(store: &Store, source: &SecretsSource) -> Result<Secrets> {
     let db = store.system(Purpose::Startup);
     let known: Vec<(String, Vec<u8>)> = db.list(LIST_CHECKS, crate::args![]).await?;
-    let secrets = match source.load()? {
+    let secrets = match source.load_secrets()? {
         Some(secrets) => secrets,
-        None if known.is_empty() => source.create(&store.world().chance)?,
+        None if known.is_empty() => source.create_file(&store.env().random)?,
         None => {
             let detail = "this database was set up with a secrets file that is not here; copy it from a node that runs, or from your backup";
             return Err(Error::internal(detail));
         }
     };
-    let checks = secrets.checks();
+    let checks = secrets.check_values();
     db.write(async move |tx| {
         for (name, value) in checks {
             tx.exec(INSERT_CHECK, crate::args![name, value]).await?;
@@ -36,7 +36,7 @@ pub async fn load_secrets(store: &Store, source: &SecretsSource) -> Result<Secre
     })
     .await?;
     let known: Vec<(String, Vec<u8>)> = db.list(LIST_CHECKS, crate::args![]).await?;
-    match mismatch(&secrets, &known) {
+    match find_mismatch(&secrets, &known) {
         None => Ok(secrets),
         Some(name) => {
             let detail = format!(
@@ -48,45 +48,46 @@ pub async fn load_secrets(store: &Store, source: &SecretsSource) -> Result<Secre
 }
 
 /// The name of the first secret whose check value differs from the database's.
-pub fn mismatch(secrets: &Secrets, known: &[(String, Vec<u8>)]) -> Option<String> {
-    let differs =
-        |(name, value): &(String, Vec<u8>)| known.iter().any(|(known, check)| known == name && !equal(check, value));
-    secrets.checks().into_iter().find(differs).map(|(name, _)| name)
+pub fn find_mismatch(secrets: &Secrets, known: &[(String, Vec<u8>)]) -> Option<String> {
+    let differs = |(name, value): &(String, Vec<u8>)| {
+        known.iter().any(|(known, check)| known == name && !constant_time_eq(check, value))
+    };
+    secrets.check_values().into_iter().find(differs).map(|(name, _)| name)
 }
 
 /// Whether this node could start, without changing anything: for `doctor`.
 pub async fn check_secrets(store: &Store, source: &SecretsSource) -> Result<()> {
     let known: Vec<(String, Vec<u8>)> = store.system(Purpose::Startup).list(LIST_CHECKS, crate::args![]).await?;
-    let Some(secrets) = source.load()? else {
+    let Some(secrets) = source.load_secrets()? else {
         let missing = Error::internal("the secrets file does not exist");
         return if known.is_empty() { Ok(()) } else { Err(missing) };
     };
-    mismatch(&secrets, &known)
+    find_mismatch(&secrets, &known)
         .map_or(Ok(()), |name| Err(Error::internal(format!("{name} differs from the database's"))))
 }
 
 /// The name of the base URL in `service_notes`.
-const BASE_URL: &str = "base_url";
+const BASE_URL_NAME: &str = "base_url";
 
 /// Saves the base URL of this server, for links that commands print. The last node to start wins, as all nodes serve the
 /// same. An unchanged URL is not written again.
-pub async fn note_base_url(store: &Store, base_url: &BaseUrl) -> Result<()> {
-    if noted_base_url(store).await.ok().flatten().as_ref() == Some(base_url) {
+pub async fn save_base_url(store: &Store, base_url: &BaseUrl) -> Result<()> {
+    if find_base_url(store).await.ok().flatten().as_ref() == Some(base_url) {
         return Ok(());
     }
-    let (url, now) = (base_url.as_str().to_owned(), store.world().now());
+    let (url, now) = (base_url.as_str().to_owned(), store.env().now());
     let db = store.system(Purpose::Startup);
-    db.write(async move |tx| tx.exec(NOTE, crate::args![BASE_URL, url, now]).await).await.map(drop)
+    db.write(async move |tx| tx.exec(NOTE, crate::args![BASE_URL_NAME, url, now]).await).await.map(drop)
 }
 
 /// The base URL of the server that was started last on this store; none if no server was started yet.
-pub async fn noted_base_url(store: &Store) -> Result<Option<BaseUrl>> {
-    let noted: Option<String> = store.system(Purpose::Startup).find(NOTED, crate::args![BASE_URL]).await?;
+pub async fn find_base_url(store: &Store) -> Result<Option<BaseUrl>> {
+    let noted: Option<String> = store.system(Purpose::Startup).find(NOTED, crate::args![BASE_URL_NAME]).await?;
     noted.map(|url| BaseUrl::parse(&url)).transpose()
 }
 
 /// Deletes the saved base URL: a copy of a store may be served under another one.
-pub async fn forget_base_url(store: &Store) -> Result<()> {
+pub async fn delete_base_url(store: &Store) -> Result<()> {
     let db = store.system(Purpose::Startup);
-    db.write(async move |tx| tx.exec(FORGET, crate::args![BASE_URL]).await).await.map(drop)
+    db.write(async move |tx| tx.exec(FORGET, crate::args![BASE_URL_NAME]).await).await.map(drop)
 }

@@ -2,15 +2,15 @@
 
 /// `Set-Cookie` that signs a browser in. The cookie lasts as long as the browser runs; the session on the server may end
 /// earlier.
-pub fn setting(name: &str, token: &str, secure: bool) -> String {
-    format!("{name}={token}; Path=/; HttpOnly; SameSite=Lax{}", suffix(secure))
+pub fn set_cookie_header(name: &str, token: &str, secure: bool) -> String {
+    format!("{name}={token}; Path=/; HttpOnly; SameSite=Lax{}", secure_suffix(secure))
 }
 
 /// `Set-Cookie` that deletes the cookie.
-pub fn clearing(name: &str, secure: bool) -> String {
-    format!("{name}=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0{}", suffix(secure))
+pub fn clear_cookie_header(name: &str, secure: bool) -> String {
+    format!("{name}=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0{}", secure_suffix(secure))
 }
 
-fn suffix(secure: bool) -> &'static str {
+fn secure_suffix(secure: bool) -> &'static str {
     if secure { "; Secure" } else { "" }
 }

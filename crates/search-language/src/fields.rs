@@ -9,7 +9,7 @@ pub const TYPES: [&str; 7] = ["device", "user", "organization", "ticket", "vm", 
 
 /// A field of `field:value`. A record without the field does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Field {
+pub enum QueryField {
     /// The kind of record, one of [`TYPES`].
     Type,
     /// The state of a device, ticket, virtual machine, user or workflow.
@@ -42,7 +42,7 @@ pub enum Field {
     Number,
 }
 
-impl Field {
+impl QueryField {
     /// In the order in which documents and errors list them.
     pub const ALL: [Self; 15] = [
         Self::Type,
@@ -73,12 +73,12 @@ impl Field {
     }
 
     /// Finds a field by its name, ignoring case.
-    pub fn find(name: &str) -> Option<Self> {
+    pub fn find_by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|field| field.name().eq_ignore_ascii_case(name))
     }
 
     /// The names of all fields, for an error.
-    pub fn names() -> String {
+    pub fn joined_names() -> String {
         Self::ALL.map(Self::name).join(", ")
     }
 
@@ -86,7 +86,7 @@ impl Field {
     /// what is wrong with the value.
     ///
     /// Stored values are normalized too, or `mac:` and `ip:` would find only values in the same notation.
-    pub fn value(self, written: &str) -> Result<String, String> {
+    pub fn normalize_value(self, written: &str) -> Result<String, String> {
         let value = fold_value(written);
         if value.is_empty() {
             return Err(format!("`{}:` needs a value, with no space before it.", self.name()));
@@ -140,47 +140,47 @@ mod tests {
 
     #[test]
     fn every_field_is_found_by_its_name_and_only_once() {
-        for field in Field::ALL {
-            assert_eq!(Field::find(&field.name().to_uppercase()), Some(field));
+        for field in QueryField::ALL {
+            assert_eq!(QueryField::find_by_name(&field.name().to_uppercase()), Some(field));
             assert!(field.description().ends_with('.'), "{field:?}");
         }
-        assert_eq!((Field::find("ty"), Field::find("")), (None, None));
+        assert_eq!((QueryField::find_by_name("ty"), QueryField::find_by_name("")), (None, None));
     }
 
     #[test]
     fn the_description_of_type_names_all_of_them() {
-        assert!(TYPES.iter().all(|name| Field::Type.description().contains(name)));
+        assert!(TYPES.iter().all(|name| QueryField::Type.description().contains(name)));
     }
 
     #[test]
     fn a_value_is_compared_in_one_notation() {
         for (field, written, value) in [
-            (Field::Os, "  Windows \t 11 ", "windows 11"),
-            (Field::Org, "Zürich AG", "zurich ag"),
-            (Field::Type, "Device", "device"),
-            (Field::Mac, "02-FC-00-00-00-01", "02fc00000001"),
-            (Field::Mac, "02:FC", "02:fc"),
-            (Field::Ip, "FE80:0:0:0:0:0:0:1", "fe80::1"),
-            (Field::Ip, "::ffff:10.0.0.5", "10.0.0.5"),
-            (Field::Ip, "10.0.0", "10.0.0"),
-            (Field::Number, "#0042", "42"),
-            (Field::Tag, "c++", "c++"),
+            (QueryField::Os, "  Windows \t 11 ", "windows 11"),
+            (QueryField::Org, "Zürich AG", "zurich ag"),
+            (QueryField::Type, "Device", "device"),
+            (QueryField::Mac, "02-FC-00-00-00-01", "02fc00000001"),
+            (QueryField::Mac, "02:FC", "02:fc"),
+            (QueryField::Ip, "FE80:0:0:0:0:0:0:1", "fe80::1"),
+            (QueryField::Ip, "::ffff:10.0.0.5", "10.0.0.5"),
+            (QueryField::Ip, "10.0.0", "10.0.0"),
+            (QueryField::Number, "#0042", "42"),
+            (QueryField::Tag, "c++", "c++"),
         ] {
-            assert_eq!(field.value(written).as_deref(), Ok(value), "{written}");
+            assert_eq!(field.normalize_value(written).as_deref(), Ok(value), "{written}");
         }
     }
 
     #[test]
     fn a_value_that_cannot_be_is_refused() {
         for (field, written, part) in [
-            (Field::Os, " \u{301}", "`os:` needs a value"),
-            (Field::Type, "devices", "software"),
-            (Field::Number, "four", "digits alone"),
-            (Field::Number, "0", "digits alone"),
-            (Field::Number, "+4", "digits alone"),
-            (Field::Number, "99999999999999999999", "digits alone"),
+            (QueryField::Os, " \u{301}", "`os:` needs a value"),
+            (QueryField::Type, "devices", "software"),
+            (QueryField::Number, "four", "digits alone"),
+            (QueryField::Number, "0", "digits alone"),
+            (QueryField::Number, "+4", "digits alone"),
+            (QueryField::Number, "99999999999999999999", "digits alone"),
         ] {
-            let error = field.value(written).unwrap_err();
+            let error = field.normalize_value(written).unwrap_err();
             assert!(error.contains(part), "{written}: {error}");
         }
     }

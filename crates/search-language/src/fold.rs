@@ -16,7 +16,7 @@ pub const TOKEN_BYTES_MAX: usize = 64;
 /// A word of a text, and its byte range in the original. Two tokens share a range where one character stands for several
 /// words, as `½` does for `1` and `2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Token {
+pub struct TextToken {
     /// Folded, and at most [`TOKEN_BYTES_MAX`] long.
     pub text: String,
     /// `start` and `end` are byte offsets in the original, at character boundaries. They span the whole word even if `text`
@@ -31,41 +31,41 @@ pub struct Token {
 /// Each character is folded by itself: a prefix must not depend on what follows it, and every piece must keep its
 /// position. So all forms of sigma fold to one. `ß` becomes `ss`, as it does in capitals; letters with a stroke and
 /// ligatures, which Unicode does not decompose, become what people without such a key type (`ø` o, `ł` l, `æ` ae, `ı` i).
-pub fn fold(text: &str) -> String {
+pub fn fold_text(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for c in text.chars() {
-        fold_char(c, |c| push(&mut folded, c));
+        fold_char(c, |c| push_composed(&mut folded, c));
     }
     folded
 }
 
 /// Folds a whole value for comparison, with single spaces.
 pub fn fold_value(text: &str) -> String {
-    let folded = fold(text);
+    let folded = fold_text(text);
     let words: Vec<&str> = folded.split_whitespace().collect();
     words.join(" ")
 }
 
 /// The words of a text in order: runs of letters and digits. Han, Hiragana and Katakana have no spaces between words, so
 /// each of their characters is a token of its own, and several in a row are found like a phrase.
-pub fn tokens(text: &str) -> Vec<Token> {
-    Tokens::of(text).collect()
+pub fn tokenize_text(text: &str) -> Vec<TextToken> {
+    TextTokens::new(text).collect()
 }
 
 /// The lazy form of [`tokenize_text`]: it reads no further than the word after the requested one.
-pub struct Tokens<'a> {
+pub struct TextTokens<'a> {
     text: &'a str,
     at: usize,
-    cutter: Cutter,
+    cutter: TokenCutter,
 }
 
-impl<'a> Tokens<'a> {
-    pub fn of(text: &'a str) -> Self {
-        Self { text, at: 0, cutter: Cutter::default() }
+impl<'a> TextTokens<'a> {
+    pub fn new(text: &'a str) -> Self {
+        Self { text, at: 0, cutter: TokenCutter::default() }
     }
 
     /// The fast path for ASCII: the next word, if every byte up to its end is ASCII and so folds to one character.
-    fn next_plain(&mut self) -> Option<Token> {
+    fn next_plain(&mut self) -> Option<TextToken> {
         let rest = self.text.as_bytes().get(self.at..)?;
         let start = rest.iter().position(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii())?;
         let from_start = rest.get(start..)?;
@@ -76,14 +76,14 @@ impl<'a> Tokens<'a> {
         let (start, end) = (self.at + start, self.at + start + len);
         self.at = end;
         let text = self.text.get(start..end.min(start + TOKEN_BYTES_MAX))?.to_ascii_lowercase();
-        Some(Token { text, start, end })
+        Some(TextToken { text, start, end })
     }
 }
 
-impl Iterator for Tokens<'_> {
-    type Item = Token;
+impl Iterator for TextTokens<'_> {
+    type Item = TextToken;
 
-    fn next(&mut self) -> Option<Token> {
+    fn next(&mut self) -> Option<TextToken> {
         if self.cutter.is_empty()
             && let Some(token) = self.next_plain()
         {
@@ -94,7 +94,7 @@ impl Iterator for Tokens<'_> {
             let Some(c) = self.text.get(self.at..).and_then(|rest| rest.chars().next()) else { break };
             let start = self.at;
             self.at += c.len_utf8();
-            self.cutter.read(c, start, self.at);
+            self.cutter.push_char(c, start, self.at);
         }
         self.cutter.tokens.pop_front()
     }
@@ -125,8 +125,8 @@ pub fn trim_punctuation(word: &str) -> &str {
 
 /// Collects folded characters into tokens. The last token may still grow.
 #[derive(Default)]
-struct Cutter {
-    tokens: VecDeque<Token>,
+struct TokenCutter {
+    tokens: VecDeque<TextToken>,
     /// Whether the next character still belongs to the last token.
     is_open: bool,
     /// Whether the last token is a character that stands alone.
@@ -135,7 +135,7 @@ struct Cutter {
     is_full: bool,
 }
 
-impl Cutter {
+impl TokenCutter {
     fn is_empty(&self) -> bool {
         self.tokens.is_empty() && !self.is_open
     }
@@ -150,18 +150,18 @@ impl Cutter {
     }
 
     /// Adds the next character of the text.
-    fn read(&mut self, c: char, start: usize, end: usize) {
+    fn push_char(&mut self, c: char, start: usize, end: usize) {
         let mut is_seen = false;
         fold_char(c, |c| {
             is_seen = true;
-            self.take(c, start, end);
+            self.push_folded(c, start, end);
         });
         if !is_seen {
-            self.extend(end);
+            self.extend_last(end);
         }
     }
 
-    fn take(&mut self, c: char, start: usize, end: usize) {
+    fn push_folded(&mut self, c: char, start: usize, end: usize) {
         if !c.is_alphanumeric() {
             self.is_open = false;
             return;
@@ -173,7 +173,7 @@ impl Cutter {
                 self.is_full = self.is_full || !push_within(&mut token.text, c);
             }
             _ => {
-                self.tokens.push_back(Token { text: c.to_string(), start, end });
+                self.tokens.push_back(TextToken { text: c.to_string(), start, end });
                 self.is_full = false;
             }
         }
@@ -181,7 +181,7 @@ impl Cutter {
     }
 
     /// A dropped mark still belongs to the word before it, or a highlight would end between the two.
-    fn extend(&mut self, end: usize) {
+    fn extend_last(&mut self, end: usize) {
         if let Some(token) = self.tokens.back_mut().filter(|_| self.is_open) {
             token.end = end;
         }
@@ -190,7 +190,7 @@ impl Cutter {
 
 /// False if the token is full.
 fn push_within(text: &mut String, c: char) -> bool {
-    push(text, c);
+    push_composed(text, c);
     let fits = text.len() <= TOKEN_BYTES_MAX;
     if !fits {
         text.pop();
@@ -199,7 +199,7 @@ fn push_within(text: &mut String, c: char) -> bool {
 }
 
 /// Adds a character and composes Hangul syllables: decomposed, each would be three characters and nine bytes.
-fn push(text: &mut String, c: char) {
+fn push_composed(text: &mut String, c: char) {
     let is_later_jamo = ('\u{1161}'..='\u{11c2}').contains(&c);
     let before = text.chars().next_back().filter(|_| is_later_jamo);
     match before.and_then(|before| compose(before, c)) {
@@ -219,7 +219,7 @@ fn fold_char(c: char, mut each: impl FnMut(char)) {
     }
     let parts = std::iter::once(c).nfkd().filter(|c| !is_dropped(*c));
     for c in parts.flat_map(char::to_lowercase) {
-        match plain(c) {
+        match plain_letters(c) {
             Some(letters) => letters.chars().for_each(&mut each),
             None => each(c),
         }
@@ -227,7 +227,7 @@ fn fold_char(c: char, mut each: impl FnMut(char)) {
 }
 
 /// What people without such a key type for a letter; `None` if the letter is plain.
-fn plain(c: char) -> Option<&'static str> {
+fn plain_letters(c: char) -> Option<&'static str> {
     let letters = match c {
         'ß' => "ss",
         'æ' => "ae",
@@ -276,7 +276,7 @@ fn stands_alone(c: char) -> bool {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use super::super::chance::Chance;
+    use super::super::random::TestRandom;
     use super::*;
 
     const PIECES: [&str; 24] = [
@@ -306,8 +306,8 @@ mod tests {
         "㈱",
     ];
 
-    fn words(text: &str) -> Vec<String> {
-        tokens(text).into_iter().map(|token| token.text).collect()
+    fn token_texts(text: &str) -> Vec<String> {
+        tokenize_text(text).into_iter().map(|token| token.text).collect()
     }
 
     #[test]
@@ -327,7 +327,7 @@ mod tests {
             ("हिन्दी", "हिनदी"),
             ("한국 \u{1112}\u{1161}\u{11ab}\u{1100}\u{116e}\u{11a8}", "한국 한국"),
         ] {
-            assert_eq!(fold(text), folded, "{text}");
+            assert_eq!(fold_text(text), folded, "{text}");
         }
     }
 
@@ -335,8 +335,8 @@ mod tests {
     fn every_character_folds_once_and_for_all() {
         // Unicode assigns nothing between the third plane and the fourteenth.
         for c in (0..0x4_0000).chain(0xe_0000..0xe_1000).filter_map(char::from_u32) {
-            let folded = fold(&c.to_string());
-            assert_eq!(fold(&folded), folded, "{c:?}");
+            let folded = fold_text(&c.to_string());
+            assert_eq!(fold_text(&folded), folded, "{c:?}");
         }
     }
 
@@ -351,53 +351,53 @@ mod tests {
             ("서버 이름", vec!["서버", "이름"]),
             ("5½", vec!["51", "2"]),
         ] {
-            assert_eq!(words(text), expected, "{text}");
+            assert_eq!(token_texts(text), expected, "{text}");
         }
     }
 
     #[test]
     fn a_token_is_cut_when_it_is_asked_for() {
         let text = "one, two\u{301} three".repeat(1_000);
-        let mut some = Tokens::of(&text);
+        let mut some = TextTokens::new(&text);
         assert_eq!(some.next().unwrap().text, "one");
         assert_eq!(some.at, "one".len());
         assert_eq!(&text[5..some.next().unwrap().end], "two\u{301}");
-        let mut none = Tokens::of(" - ");
+        let mut none = TextTokens::new(" - ");
         assert_eq!((none.next(), none.next()), (None, None));
     }
 
     /// The fast path for ASCII must give the same tokens.
     #[test]
     fn plain_text_is_cut_as_all_else() {
-        let mut chance = Chance::new(5);
+        let mut chance = TestRandom::new(5);
         for _ in 0..10_000 {
-            let text =
-                chance.text(&["a", "B", "9", " ", "-", "é", "e\u{301}", "½", "東", "\u{ad}", "x\u{200d}", "ß"], 12);
-            let mut cutter = Cutter::default();
+            let text = chance
+                .random_text(&["a", "B", "9", " ", "-", "é", "e\u{301}", "½", "東", "\u{ad}", "x\u{200d}", "ß"], 12);
+            let mut cutter = TokenCutter::default();
             for (start, c) in text.char_indices() {
-                cutter.read(c, start, start + c.len_utf8());
+                cutter.push_char(c, start, start + c.len_utf8());
             }
-            assert_eq!(tokens(&text), Vec::from(cutter.tokens), "{text:?}");
+            assert_eq!(tokenize_text(&text), Vec::from(cutter.tokens), "{text:?}");
         }
         let long = "Ab9".repeat(TOKEN_BYTES_MAX);
-        assert_eq!(tokens(&long)[0].text.len(), TOKEN_BYTES_MAX);
+        assert_eq!(tokenize_text(&long)[0].text.len(), TOKEN_BYTES_MAX);
     }
 
     #[test]
     fn a_token_knows_where_it_stood() {
         let text = "«Cafe\u{301}» ﬁn";
-        let places: Vec<&str> = tokens(text).iter().map(|token| &text[token.start..token.end]).collect();
+        let places: Vec<&str> = tokenize_text(text).iter().map(|token| &text[token.start..token.end]).collect();
         assert_eq!(places, ["Cafe\u{301}", "ﬁn"]);
     }
 
     #[test]
     fn a_long_token_is_cut_at_a_character() {
         let text = format!("{}é{} next", "a".repeat(TOKEN_BYTES_MAX - 1), "я".repeat(50));
-        let found = tokens(&text);
+        let found = tokenize_text(&text);
         assert_eq!(found[0].text, format!("{}e", "a".repeat(TOKEN_BYTES_MAX - 1)));
         assert_eq!(&text[found[0].end..], " next");
-        assert_eq!(words(&format!("{}яa", "a".repeat(TOKEN_BYTES_MAX - 1))), ["a".repeat(TOKEN_BYTES_MAX - 1)]);
-        assert_eq!(words(&"각".repeat(40)), ["각".repeat(21)]);
+        assert_eq!(token_texts(&format!("{}яa", "a".repeat(TOKEN_BYTES_MAX - 1))), ["a".repeat(TOKEN_BYTES_MAX - 1)]);
+        assert_eq!(token_texts(&"각".repeat(40)), ["각".repeat(21)]);
     }
 
     #[test]
@@ -431,17 +431,17 @@ mod tests {
 
     #[test]
     fn any_text_folds_once_and_its_tokens_lie_within_it() {
-        let mut chance = Chance::new(1);
+        let mut chance = TestRandom::new(1);
         for _ in 0..5_000 {
-            let text = chance.text(&PIECES, 30);
-            let folded = fold(&text);
-            assert_eq!(fold(&folded), folded, "{text:?}");
-            assert_eq!(words(&folded), words(&text), "{text:?}");
-            for token in tokens(&text) {
+            let text = chance.random_text(&PIECES, 30);
+            let folded = fold_text(&text);
+            assert_eq!(fold_text(&folded), folded, "{text:?}");
+            assert_eq!(token_texts(&folded), token_texts(&text), "{text:?}");
+            for token in tokenize_text(&text) {
                 let place = &text[token.start..token.end];
-                let (first, folded) = (place.chars().next().unwrap(), fold(place));
+                let (first, folded) = (place.chars().next().unwrap(), fold_text(place));
                 // A character that stands for several words folds to the first of them, or to a bracket before it.
-                let is_several = fold(&first.to_string()).chars().count() > 1;
+                let is_several = fold_text(&first.to_string()).chars().count() > 1;
                 assert!(folded.starts_with(&token.text) || is_several && folded.contains(&token.text), "{text:?}");
                 assert!(!token.text.is_empty() && token.text.len() <= TOKEN_BYTES_MAX, "{text:?}");
             }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use unicode_normalization::char::is_combining_mark;
 
-use super::fold::Tokens;
+use super::fold::TextTokens;
 
 /// Renders the part of a text around its first match, with as many later matches as fit; `None` if no word matches. Words
 /// are shown whole or not at all, and `…` marks where the text continues.
@@ -13,17 +13,17 @@ use super::fold::Tokens;
 /// `matching` receives each folded token in order and returns how many of the last tokens match together: none, this one
 /// alone, or the phrase that it ends. `chars_max` counts characters of the text, without tags, escapes and `…`. A single
 /// word longer than that is cut, because a snippet without a match would say nothing.
-pub fn snippet(text: &str, matching: impl FnMut(&str) -> usize, chars_max: usize) -> Option<String> {
+pub fn render_snippet(text: &str, matching: impl FnMut(&str) -> usize, chars_max: usize) -> Option<String> {
     let chars_max = chars_max.max(1);
-    let words = words(text, matching, chars_max);
+    let words = find_words(text, matching, chars_max);
     let first = words.iter().position(|word| word.is_match)?;
-    let piece = piece(text, &words, first, chars_max);
-    Some(render(text, &words, piece))
+    let piece = choose_range(text, &words, first, chars_max);
+    Some(render_html(text, &words, piece))
 }
 
 /// The byte range of a word in the text.
-struct Word {
-    place: Range<usize>,
+struct WordSpan {
+    range: Range<usize>,
     /// How many tokens share the range.
     tokens: usize,
     is_match: bool,
@@ -31,33 +31,33 @@ struct Word {
 
 /// The words of a text, up to where a snippet can reach: it begins at or before the first match, so nothing further than
 /// its length behind that match can be shown. A phrase that ends beyond is not found.
-fn words(text: &str, mut matching: impl FnMut(&str) -> usize, chars_max: usize) -> Vec<Word> {
-    let mut words: Vec<Word> = Vec::new();
+fn find_words(text: &str, mut matching: impl FnMut(&str) -> usize, chars_max: usize) -> Vec<WordSpan> {
+    let mut words: Vec<WordSpan> = Vec::new();
     let mut reach: Option<usize> = None;
-    for token in Tokens::of(text) {
+    for token in TextTokens::new(text) {
         if reach.is_some_and(|reach| token.start >= reach) {
             break;
         }
-        add(&mut words, token.start..token.end);
-        let first = mark(&mut words, matching(&token.text));
+        add_span(&mut words, token.start..token.end);
+        let first = mark_matches(&mut words, matching(&token.text));
         reach = reach.or_else(|| first.map(|first| skip_chars(text, first, chars_max)));
     }
     words
 }
 
 /// Adds the range of a token. Tokens of one character share a range.
-fn add(words: &mut Vec<Word>, place: Range<usize>) {
-    match words.last_mut().filter(|word| place.start < word.place.end) {
+fn add_span(words: &mut Vec<WordSpan>, place: Range<usize>) {
+    match words.last_mut().filter(|word| place.start < word.range.end) {
         Some(word) => {
-            word.place.end = word.place.end.max(place.end);
+            word.range.end = word.range.end.max(place.end);
             word.tokens += 1;
         }
-        None => words.push(Word { place, tokens: 1, is_match: false }),
+        None => words.push(WordSpan { range: place, tokens: 1, is_match: false }),
     }
 }
 
 /// Marks the words of the last `tokens` tokens as matches. Returns where the first of them begins; `None` if there are none.
-fn mark(words: &mut [Word], mut tokens: usize) -> Option<usize> {
+fn mark_matches(words: &mut [WordSpan], mut tokens: usize) -> Option<usize> {
     let mut first = None;
     for word in words.iter_mut().rev() {
         if tokens == 0 {
@@ -65,7 +65,7 @@ fn mark(words: &mut [Word], mut tokens: usize) -> Option<usize> {
         }
         tokens = tokens.saturating_sub(word.tokens);
         word.is_match = true;
-        first = Some(word.place.start);
+        first = Some(word.range.start);
     }
     first
 }
@@ -77,22 +77,22 @@ fn skip_chars(text: &str, start: usize, chars: usize) -> usize {
 }
 
 /// Chooses the range to show: the matches first, then as much before them as after them, then whatever still fits.
-fn piece(text: &str, words: &[Word], first: usize, chars_max: usize) -> Range<usize> {
+fn choose_range(text: &str, words: &[WordSpan], first: usize, chars_max: usize) -> Range<usize> {
     let (before, from_first) = words.split_at(first);
-    let mut start = from_first.first().map_or(0, |word| word.place.start);
+    let mut start = from_first.first().map_or(0, |word| word.range.start);
     let (mut end, mut left) = (start, chars_max);
     let matching = from_first.iter().filter(|word| word.is_match);
-    grow_after(text, &mut end, &mut left, matching.map(|word| word.place.end));
+    grow_after(text, &mut end, &mut left, matching.map(|word| word.range.end));
     if end == start {
-        return start..cut(text, start, chars_max);
+        return start..cut_word(text, start, chars_max);
     }
-    let starts = || before.iter().rev().map(|word| word.place.start).chain([0]);
+    let starts = || before.iter().rev().map(|word| word.range.start).chain([0]);
     let mut left_before = left / 2;
     left -= left_before;
     grow_before(text, &mut start, &mut left_before, starts());
     left += left_before;
     let matched = end;
-    let ends = from_first.iter().map(|word| word.place.end).chain([text.len()]);
+    let ends = from_first.iter().map(|word| word.range.end).chain([text.len()]);
     grow_after(text, &mut end, &mut left, ends.filter(|place| *place > matched));
     let reached = start;
     grow_before(text, &mut start, &mut left, starts().filter(|place| *place < reached));
@@ -123,7 +123,7 @@ fn left_after(text: &str, piece: Range<usize>, left: usize) -> Option<usize> {
 
 /// Where to cut a word that is too long: between characters, not between one and its marks. Marks are cut only if there is
 /// no other boundary, so that one letter with a thousand marks cannot exceed the limit.
-fn cut(text: &str, start: usize, chars_max: usize) -> usize {
+fn cut_word(text: &str, start: usize, chars_max: usize) -> usize {
     let rest = text.get(start..).unwrap_or_default();
     let within = rest.char_indices().take(chars_max.saturating_add(1));
     let edges = within.skip(1).filter(|(_, c)| !belongs_to_the_one_before(*c)).map(|(at, _)| at);
@@ -135,20 +135,20 @@ fn belongs_to_the_one_before(c: char) -> bool {
     is_combining_mark(c) || matches!(c, '\u{200c}' | '\u{200d}' | '\u{1160}'..='\u{11ff}')
 }
 
-fn render(text: &str, words: &[Word], piece: Range<usize>) -> String {
+fn render_html(text: &str, words: &[WordSpan], piece: Range<usize>) -> String {
     let mut html = String::with_capacity(piece.len() + 32);
     if piece.start > 0 {
         html.push('…');
     }
     let mut at = piece.start;
-    for place in marked(words, &piece) {
-        escape(&mut html, text.get(at..place.start).unwrap_or_default());
+    for place in marked_ranges(words, &piece) {
+        push_escaped(&mut html, text.get(at..place.start).unwrap_or_default());
         html.push_str("<em>");
-        escape(&mut html, text.get(place.clone()).unwrap_or_default());
+        push_escaped(&mut html, text.get(place.clone()).unwrap_or_default());
         html.push_str("</em>");
         at = place.end;
     }
-    escape(&mut html, text.get(at..piece.end).unwrap_or_default());
+    push_escaped(&mut html, text.get(at..piece.end).unwrap_or_default());
     if piece.end < text.len() {
         html.push('…');
     }
@@ -156,10 +156,10 @@ fn render(text: &str, words: &[Word], piece: Range<usize>) -> String {
 }
 
 /// The ranges to mark within a piece. Adjacent words, as in Chinese and Japanese, are marked together.
-fn marked(words: &[Word], piece: &Range<usize>) -> Vec<Range<usize>> {
+fn marked_ranges(words: &[WordSpan], piece: &Range<usize>) -> Vec<Range<usize>> {
     let mut places: Vec<Range<usize>> = Vec::new();
     for word in words.iter().filter(|word| word.is_match) {
-        let place = word.place.start.max(piece.start)..word.place.end.min(piece.end);
+        let place = word.range.start.max(piece.start)..word.range.end.min(piece.end);
         if place.is_empty() {
             continue;
         }
@@ -173,7 +173,7 @@ fn marked(words: &[Word], piece: &Range<usize>) -> Vec<Range<usize>> {
 
 /// Appends escaped text. Control characters and line separators become spaces. Direction controls are dropped, because
 /// they would reach beyond the snippet.
-fn escape(html: &mut String, text: &str) {
+fn push_escaped(html: &mut String, text: &str) {
     for c in text.chars() {
         match c {
             '&' => html.push_str("&amp;"),
@@ -194,8 +194,8 @@ fn escape(html: &mut String, text: &str) {
 mod tests {
     use std::cell::Cell;
 
-    use super::super::chance::Chance;
-    use super::super::fold::tokens;
+    use super::super::fold::tokenize_text;
+    use super::super::random::TestRandom;
     use super::*;
 
     const PIECES: [&str; 20] = [
@@ -226,12 +226,12 @@ mod tests {
     }
 
     /// Matches words one by one.
-    fn alone(is_match: impl Fn(&str) -> bool) -> impl FnMut(&str) -> usize {
+    fn match_each(is_match: impl Fn(&str) -> bool) -> impl FnMut(&str) -> usize {
         move |token| usize::from(is_match(token))
     }
 
     /// Matches words in a row.
-    fn row(words: &[&str]) -> impl FnMut(&str) -> usize {
+    fn match_row(words: &[&str]) -> impl FnMut(&str) -> usize {
         let mut read: Vec<String> = Vec::new();
         move |token| {
             read.push(token.to_owned());
@@ -240,19 +240,19 @@ mod tests {
         }
     }
 
-    fn found(text: &str, chars_max: usize) -> Option<String> {
-        snippet(text, alone(is_hit), chars_max)
+    fn highlight_hits(text: &str, chars_max: usize) -> Option<String> {
+        render_snippet(text, match_each(is_hit), chars_max)
     }
 
     /// Like [`render_snippet`], but over the words of the whole text.
     fn found_in_all(text: &str, chars_max: usize, is_match: impl Fn(&str) -> bool) -> Option<String> {
         let mut words = Vec::new();
-        for token in tokens(text) {
-            add(&mut words, token.start..token.end);
-            mark(&mut words, usize::from(is_match(&token.text)));
+        for token in tokenize_text(text) {
+            add_span(&mut words, token.start..token.end);
+            mark_matches(&mut words, usize::from(is_match(&token.text)));
         }
         let first = words.iter().position(|word| word.is_match)?;
-        Some(render(text, &words, piece(text, &words, first, chars_max.max(1))))
+        Some(render_html(text, &words, choose_range(text, &words, first, chars_max.max(1))))
     }
 
     #[test]
@@ -265,9 +265,9 @@ mod tests {
             ("hi\u{301}t\u{301}!", "<em>hi\u{301}t\u{301}</em>!"),
             ("in 東京都", "in <em>東京</em>都"),
         ] {
-            assert_eq!(found(text, 100).as_deref(), Some(html), "{text}");
+            assert_eq!(highlight_hits(text, 100).as_deref(), Some(html), "{text}");
         }
-        assert_eq!((found("", 9), found("nothing", 9), found("…", 9)), (None, None, None));
+        assert_eq!((highlight_hits("", 9), highlight_hits("nothing", 9), highlight_hits("…", 9)), (None, None, None));
     }
 
     #[test]
@@ -282,10 +282,10 @@ mod tests {
             ("the mail, the vpn is down", &["the", "vpn"], 10, "…<em>the</em> <em>vpn</em> is…"),
             ("one two three", &["one", "two", "three"], 8, "<em>one</em> <em>two</em>…"),
         ] {
-            assert_eq!(snippet(text, row(words), chars_max).as_deref(), Some(html), "{text}");
+            assert_eq!(render_snippet(text, match_row(words), chars_max).as_deref(), Some(html), "{text}");
         }
         for text in ["", "vpn", "the mail vpn", "vpn the"] {
-            assert_eq!(snippet(text, row(&["the", "vpn"]), 100), None, "{text}");
+            assert_eq!(render_snippet(text, match_row(&["the", "vpn"]), 100), None, "{text}");
         }
     }
 
@@ -304,7 +304,7 @@ mod tests {
             ("東\u{e0100}\u{e0100}\u{e0100}", 2, "<em>東\u{e0100}</em>…"),
             ("a & b < hit > c & d", 11, "…b &lt; <em>hit</em> &gt; c…"),
         ] {
-            assert_eq!(found(text, chars_max).as_deref(), Some(html), "{text}");
+            assert_eq!(highlight_hits(text, chars_max).as_deref(), Some(html), "{text}");
         }
     }
 
@@ -321,7 +321,7 @@ mod tests {
                 count.set(count.get() + 1);
                 is_hit(token)
             };
-            assert_eq!(snippet(&text, alone(is_match), chars_max), found_in_all(&text, chars_max, is_hit));
+            assert_eq!(render_snippet(&text, match_each(is_match), chars_max), found_in_all(&text, chars_max, is_hit));
             assert_eq!(count.get(), asked);
         }
     }
@@ -332,38 +332,42 @@ mod tests {
             (format!("the mail, the vpn {}", "miss ".repeat(10_000)), 20, 7),
             (format!("the vpn {}", "miss ".repeat(10_000)), 3, 2),
         ] {
-            let (mut count, mut matching) = (0, row(&["the", "vpn"]));
+            let (mut count, mut matching) = (0, match_row(&["the", "vpn"]));
             let counted = |token: &str| {
                 count += 1;
                 matching(token)
             };
-            assert!(snippet(&text, counted, chars_max).is_some());
+            assert!(render_snippet(&text, counted, chars_max).is_some());
             assert_eq!(count, asked);
         }
     }
 
     #[test]
     fn what_is_not_read_changes_nothing() {
-        let mut chance = Chance::new(4);
+        let mut chance = TestRandom::new(4);
         for _ in 0..20_000 {
-            let (text, chars_max) = (chance.text(&PIECES, 40), chance.below(40));
-            assert_eq!(found(&text, chars_max), found_in_all(&text, chars_max, is_hit), "{text:?} {chars_max}");
+            let (text, chars_max) = (chance.random_text(&PIECES, 40), chance.draw_below(40));
+            assert_eq!(
+                highlight_hits(&text, chars_max),
+                found_in_all(&text, chars_max, is_hit),
+                "{text:?} {chars_max}"
+            );
             let is_half = |token: &str| token.starts_with('1') || token.starts_with('2');
             let expected = found_in_all(&text, chars_max, is_half);
-            assert_eq!(snippet(&text, alone(is_half), chars_max), expected, "{text:?} {chars_max}");
+            assert_eq!(render_snippet(&text, match_each(is_half), chars_max), expected, "{text:?} {chars_max}");
         }
     }
 
     #[test]
     fn any_text_gives_html_that_is_safe_and_balanced() {
-        let mut chance = Chance::new(3);
+        let mut chance = TestRandom::new(3);
         for _ in 0..10_000 {
-            let (text, chars_max) = (chance.text(&PIECES, 40), chance.below(60));
-            match found(&text, chars_max) {
+            let (text, chars_max) = (chance.random_text(&PIECES, 40), chance.draw_below(60));
+            match highlight_hits(&text, chars_max) {
                 Some(html) => assert_safe(&html, chars_max),
-                None => assert!(tokens(&text).iter().all(|token| !token.text.starts_with("hit")), "{text:?}"),
+                None => assert!(tokenize_text(&text).iter().all(|token| !token.text.starts_with("hit")), "{text:?}"),
             }
-            if let Some(html) = snippet(&text, row(&["hit", "miss"]), chars_max) {
+            if let Some(html) = render_snippet(&text, match_row(&["hit", "miss"]), chars_max) {
                 assert_safe(&html, chars_max);
             }
         }
@@ -376,11 +380,11 @@ mod tests {
             let (marked, _) = part.split_once("</em>").unwrap();
             assert!(!marked.is_empty(), "{html}");
         }
-        let shown = unescaped(&html.replace("<em>", "").replace("</em>", ""));
+        let shown = unescape_html(&html.replace("<em>", "").replace("</em>", ""));
         assert!(shown.chars().count() <= chars_max.max(1) + 2, "{chars_max}: {html}");
     }
 
-    fn unescaped(html: &str) -> String {
+    fn unescape_html(html: &str) -> String {
         assert!(!html.contains(|c: char| matches!(c, '<' | '>' | '"' | '\'' | '\u{202e}') || c.is_control()), "{html}");
         let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'")];
         let html = entities.iter().fold(html.to_owned(), |html, (entity, c)| html.replace(entity, c));

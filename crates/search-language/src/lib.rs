@@ -3,25 +3,25 @@
 //! There is no `OR`, no brackets, no wildcards and no ranges: a search box is no query language, and every word also matches
 //! as a prefix. The caller checks that `q` has 1–200 characters; the parser reads any text in one pass.
 
-#[cfg(test)]
-mod chance;
 pub mod fields;
 pub mod fold;
 pub mod highlight;
+#[cfg(test)]
+mod random;
 mod reader;
 pub mod typos;
 
 use std::fmt;
 
-pub use fields::Field;
-use reader::Reader;
+pub use fields::QueryField;
+use reader::QueryReader;
 
 /// Each clause costs a lookup in the index. Nobody types more, and the first words of a pasted text are enough to find it.
 pub const CLAUSES_MAX: usize = 16;
 
 /// The clauses that a record must match and those that it must not match. `must` is never empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Query {
+pub struct ParsedQuery {
     pub must: Vec<Clause>,
     pub must_not: Vec<Clause>,
 }
@@ -46,7 +46,7 @@ pub enum Clause {
     /// `#42`: the ticket with this number, and nothing else.
     Number(i64),
     /// `os:windows`: the value is normalized by [`QueryField::normalize_value`] and compared with the whole stored value.
-    Field { field: Field, value: String },
+    Field { field: QueryField, value: String },
 }
 
 /// Why a query cannot be parsed, and where.
@@ -72,9 +72,9 @@ impl fmt::Display for QueryError {
 impl std::error::Error for QueryError {}
 
 /// Parses a query. Standalone punctuation is ignored, as in `Smith & Sons`; incomplete syntax is an error.
-pub fn parse(q: &str) -> Result<Query, QueryError> {
-    let mut reader = Reader { rest: q, at: 0 };
-    let mut query = Query::default();
+pub fn parse(q: &str) -> Result<ParsedQuery, QueryError> {
+    let mut reader = QueryReader { rest: q, at: 0 };
+    let mut query = ParsedQuery::default();
     let mut excluded_at = None;
     reader.skip_spaces();
     let start = reader.at;
@@ -88,9 +88,9 @@ pub fn parse(q: &str) -> Result<Query, QueryError> {
         match reader.read_clause()? {
             Some(clause) if is_excluded => {
                 excluded_at = excluded_at.or(Some(at));
-                add(&mut query.must_not, clause);
+                add_clause(&mut query.must_not, clause);
             }
-            Some(clause) => add(&mut query.must, clause),
+            Some(clause) => add_clause(&mut query.must, clause),
             None if is_excluded => {
                 return Err(QueryError::new(at, "Nothing that can be searched for follows the `-`."));
             }
@@ -109,7 +109,7 @@ pub fn parse(q: &str) -> Result<Query, QueryError> {
 }
 
 /// Adds a clause unless the query has it already.
-fn add(clauses: &mut Vec<Clause>, clause: Clause) {
+fn add_clause(clauses: &mut Vec<Clause>, clause: Clause) {
     if !clauses.contains(&clause) {
         clauses.push(clause);
     }
@@ -118,7 +118,7 @@ fn add(clauses: &mut Vec<Clause>, clause: Clause) {
 #[cfg(test)]
 #[expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use super::chance::Chance;
+    use super::random::TestRandom;
     use super::*;
 
     const PIECES: [&str; 24] = [
@@ -148,37 +148,43 @@ mod tests {
         ".",
     ];
 
-    fn words(tokens: &[&str]) -> Clause {
+    fn words_clause(tokens: &[&str]) -> Clause {
         Clause::Words { tokens: tokens.iter().map(|&token| token.to_owned()).collect(), number: None, mac: None }
     }
 
-    fn phrase(tokens: &[&str]) -> Clause {
+    fn phrase_clause(tokens: &[&str]) -> Clause {
         Clause::Phrase(tokens.iter().map(|&token| token.to_owned()).collect())
     }
 
-    fn field(field: Field, value: &str) -> Clause {
+    fn field_clause(field: QueryField, value: &str) -> Clause {
         Clause::Field { field, value: value.to_owned() }
     }
 
-    fn must(q: &str) -> Vec<Clause> {
+    fn parse_must(q: &str) -> Vec<Clause> {
         parse(q).unwrap_or_else(|error| panic!("{q}: {error}")).must
     }
 
     #[test]
     fn words_are_read_as_people_type_them() {
         for (q, expected) in [
-            (" Printer\tZürich ", vec![words(&["printer"]), words(&["zurich"])]),
-            ("web-01.Example.com", vec![words(&["web", "01", "example", "com"])]),
-            ("10.0.0.5 anna@acme.test", vec![words(&["10", "0", "0", "5"]), words(&["anna", "acme", "test"])]),
-            ("Smith & Sons, – −", vec![words(&["smith"]), words(&["sons"])]),
-            ("24\" foo\"bar", vec![words_of_number("24", 24), words(&["foo", "bar"])]),
-            ("東京", vec![words(&["東", "京"])]),
-            ("–x −y", vec![words(&["x"]), words(&["y"])]),
-            ("Outlook - cannot send -", vec![words(&["outlook"]), words(&["cannot"]), words(&["send"])]),
-            ("a A a", vec![words(&["a"])]),
-            ("\"foo:bar\"", vec![phrase(&["foo", "bar"])]),
+            (" Printer\tZürich ", vec![words_clause(&["printer"]), words_clause(&["zurich"])]),
+            ("web-01.Example.com", vec![words_clause(&["web", "01", "example", "com"])]),
+            (
+                "10.0.0.5 anna@acme.test",
+                vec![words_clause(&["10", "0", "0", "5"]), words_clause(&["anna", "acme", "test"])],
+            ),
+            ("Smith & Sons, – −", vec![words_clause(&["smith"]), words_clause(&["sons"])]),
+            ("24\" foo\"bar", vec![words_of_number("24", 24), words_clause(&["foo", "bar"])]),
+            ("東京", vec![words_clause(&["東", "京"])]),
+            ("–x −y", vec![words_clause(&["x"]), words_clause(&["y"])]),
+            (
+                "Outlook - cannot send -",
+                vec![words_clause(&["outlook"]), words_clause(&["cannot"]), words_clause(&["send"])],
+            ),
+            ("a A a", vec![words_clause(&["a"])]),
+            ("\"foo:bar\"", vec![phrase_clause(&["foo", "bar"])]),
         ] {
-            assert_eq!(must(q), expected, "{q}");
+            assert_eq!(parse_must(q), expected, "{q}");
         }
     }
 
@@ -194,12 +200,12 @@ mod tests {
             ("#42", Clause::Number(42)),
             ("(#42).", Clause::Number(42)),
             ("＃４２", Clause::Number(42)),
-            ("\"42\"", phrase(&["42"])),
-            ("0", words(&["0"])),
-            ("#x1", words(&["x1"])),
-            ("#99999999999999999999", words(&["99999999999999999999"])),
+            ("\"42\"", phrase_clause(&["42"])),
+            ("0", words_clause(&["0"])),
+            ("#x1", words_clause(&["x1"])),
+            ("#99999999999999999999", words_clause(&["99999999999999999999"])),
         ] {
-            assert_eq!(must(q), [expected], "{q}");
+            assert_eq!(parse_must(q), [expected], "{q}");
         }
     }
 
@@ -209,16 +215,21 @@ mod tests {
                  -old -\"not this\" -status:closed -#7 ip:fe80:0::1";
         let query = parse(q).unwrap();
         let expected = [
-            phrase(&["blue", "screen"]),
-            field(Field::Os, "windows 11"),
-            field(Field::Type, "device"),
-            field(Field::Mac, "02fc00000001"),
-            field(Field::Ip, "fe80::1"),
+            phrase_clause(&["blue", "screen"]),
+            field_clause(QueryField::Os, "windows 11"),
+            field_clause(QueryField::Type, "device"),
+            field_clause(QueryField::Mac, "02fc00000001"),
+            field_clause(QueryField::Ip, "fe80::1"),
         ];
         assert_eq!(query.must, expected);
-        let expected = [words(&["old"]), phrase(&["not", "this"]), field(Field::Status, "closed"), Clause::Number(7)];
+        let expected = [
+            words_clause(&["old"]),
+            phrase_clause(&["not", "this"]),
+            field_clause(QueryField::Status, "closed"),
+            Clause::Number(7),
+        ];
         assert_eq!(query.must_not, expected);
-        assert_eq!(must("\"a\"b\"c\""), [phrase(&["a"]), words(&["b", "c"])]);
+        assert_eq!(parse_must("\"a\"b\"c\""), [phrase_clause(&["a"]), words_clause(&["b", "c"])]);
     }
 
     #[test]
@@ -251,9 +262,9 @@ mod tests {
 
     #[test]
     fn any_text_is_read_or_refused_at_a_place_within_it() {
-        let mut chance = Chance::new(2);
+        let mut chance = TestRandom::new(2);
         for _ in 0..20_000 {
-            let q = chance.text(&PIECES, 20);
+            let q = chance.random_text(&PIECES, 20);
             match parse(&q) {
                 Ok(query) => {
                     assert!(!query.must.is_empty(), "{q:?}");

@@ -2,30 +2,30 @@
 
 use std::net::Ipv6Addr;
 
-use super::fields::{Field, find_number};
-use super::fold::{compact_mac, fold, tokens, trim_punctuation};
+use super::fields::{QueryField, find_number};
+use super::fold::{compact_mac, fold_text, tokenize_text, trim_punctuation};
 use super::{Clause, QueryError};
 
 /// How much of a name an error repeats: enough to recognise it, but not a whole pasted text.
 const ECHO_CHARACTERS_MAX: usize = 32;
 
 /// The unread rest of a query, and how many characters come before it.
-pub struct Reader<'a> {
+pub struct QueryReader<'a> {
     pub rest: &'a str,
     pub at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> QueryReader<'a> {
     pub fn skip_spaces(&mut self) {
         let spaces = self.rest.len() - self.rest.trim_start().len();
-        self.take(spaces);
+        self.take_bytes(spaces);
     }
 
     /// Whether the next clause is excluded. Only the keyboard's `-` excludes: `−` and `–` are typeset, so they come with
     /// copied text, where they are a dash between words or a list bullet.
     pub fn skip_minus(&mut self) -> bool {
         let is_excluded = self.rest.starts_with('-');
-        self.take(usize::from(is_excluded));
+        self.take_bytes(usize::from(is_excluded));
         is_excluded
     }
 
@@ -33,7 +33,7 @@ impl<'a> Reader<'a> {
     pub fn skip_dash(&mut self) -> bool {
         let rest = self.rest.strip_prefix('-');
         let is_dash = rest.is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace));
-        self.take(usize::from(is_dash));
+        self.take_bytes(usize::from(is_dash));
         is_dash
     }
 
@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
     pub fn read_clause(&mut self) -> Result<Option<Clause>, QueryError> {
         let at = self.at;
         if let Some(text) = self.read_quoted()? {
-            let tokens = texts(text);
+            let tokens = token_texts(text);
             let clause = (!tokens.is_empty()).then_some(Clause::Phrase(tokens));
             return clause
                 .map(Some)
@@ -49,14 +49,14 @@ impl<'a> Reader<'a> {
         }
         match find_field_name(self.rest) {
             Some(name) => self.read_field(name).map(Some),
-            None => Ok(clause_of(self.read_word())),
+            None => Ok(clause_from_word(self.read_word())),
         }
     }
 
     fn read_field(&mut self, name: &str) -> Result<Clause, QueryError> {
         let at = self.at;
-        let field = Field::find(name).ok_or_else(|| QueryError::new(at, unknown(name)))?;
-        self.take(name.len() + 1);
+        let field = QueryField::find_by_name(name).ok_or_else(|| QueryError::new(at, describe_unknown_field(name)))?;
+        self.take_bytes(name.len() + 1);
         let value_at = self.at;
         let written = match self.read_quoted()? {
             Some(text) => text,
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
         };
         // A missing value has no position, so the error points to the name.
         let at = if written.is_empty() { at } else { value_at };
-        let value = field.value(written).map_err(|detail| QueryError::new(at, detail))?;
+        let value = field.normalize_value(written).map_err(|detail| QueryError::new(at, detail))?;
         Ok(Clause::Field { field, value })
     }
 
@@ -72,19 +72,19 @@ impl<'a> Reader<'a> {
     fn read_quoted(&mut self) -> Result<Option<&'a str>, QueryError> {
         let Some(inside) = self.rest.strip_prefix(is_quote) else { return Ok(None) };
         let end = inside.find(is_quote).ok_or_else(|| QueryError::new(self.at, "This quote is not closed."))?;
-        self.take(self.rest.len() - inside.len());
-        let text = self.take(end);
+        self.take_bytes(self.rest.len() - inside.len());
+        let text = self.take_bytes(end);
         let closing_bytes = self.rest.chars().next().map_or(0, char::len_utf8);
-        self.take(closing_bytes);
+        self.take_bytes(closing_bytes);
         Ok(Some(text))
     }
 
     fn read_word(&mut self) -> &'a str {
-        self.take(word_at_start(self.rest).len())
+        self.take_bytes(word_at_start(self.rest).len())
     }
 
     /// Takes the next bytes, which must end at a character boundary.
-    fn take(&mut self, bytes: usize) -> &'a str {
+    fn take_bytes(&mut self, bytes: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at(bytes);
         self.at += taken.chars().count();
         self.rest = rest;
@@ -122,25 +122,25 @@ fn is_address(word: &str) -> bool {
     address.parse::<Ipv6Addr>().is_ok() || address.matches(':').count() >= 2 && address.split(':').all(is_group)
 }
 
-fn unknown(name: &str) -> String {
+fn describe_unknown_field(name: &str) -> String {
     let mut echo: String = name.chars().take(ECHO_CHARACTERS_MAX).collect();
     if echo.len() < name.len() {
         echo.push('…');
     }
     format!(
         "There is no field `{echo}`. The fields are {}. To find this as text, put it in quotes: \"{echo}:…\".",
-        Field::names()
+        QueryField::joined_names()
     )
 }
 
 /// The clause of one word; `None` if it is punctuation alone.
-fn clause_of(word: &str) -> Option<Clause> {
-    let folded = fold(word);
+fn clause_from_word(word: &str) -> Option<Clause> {
+    let folded = fold_text(word);
     let bare = folded.trim_matches(|c: char| !c.is_alphanumeric() && c != '#');
     if let Some(number) = bare.strip_prefix('#').and_then(find_number) {
         return Some(Clause::Number(number));
     }
-    let tokens = texts(&folded);
+    let tokens = token_texts(&folded);
     let number = match tokens.as_slice() {
         [] => return None,
         [token] => find_number(token),
@@ -150,8 +150,8 @@ fn clause_of(word: &str) -> Option<Clause> {
     Some(Clause::Words { tokens, number, mac })
 }
 
-fn texts(text: &str) -> Vec<String> {
-    tokens(text).into_iter().map(|token| token.text).collect()
+fn token_texts(text: &str) -> Vec<String> {
+    tokenize_text(text).into_iter().map(|token| token.text).collect()
 }
 
 #[cfg(test)]
@@ -187,7 +187,7 @@ mod tests {
             ("C:\\Temp", words(&["c", "temp"])),
             ("web01:443", words(&["web01", "443"])),
         ] {
-            let mut reader = Reader { rest: q, at: 0 };
+            let mut reader = QueryReader { rest: q, at: 0 };
             assert_eq!(reader.read_clause(), Ok(Some(expected)), "{q}");
             assert_eq!((reader.rest, reader.at), ("", q.chars().count()), "{q}");
         }

@@ -25,7 +25,7 @@ pub fn starts_may_have_typos(word: &str) -> bool {
 /// digit means something else, so they match exactly. Words that are mostly letters (`server01`, `laptop7`) may have one
 /// typo, never two, however long: a serial of ten characters with two changed is another serial. Exact matches should rank
 /// first, since `server02` is within one typo of `server01`.
-pub fn typos_of(word: &str) -> u8 {
+pub fn allowed_typos(word: &str) -> u8 {
     let characters = word.chars().count();
     let letters = word.chars().filter(|c| c.is_alphabetic()).count();
     if word.len() > if word.is_ascii() { BYTES_MAX } else { WIDE_BYTES_MAX } {
@@ -58,7 +58,7 @@ mod tests {
             ("münchen", 1),
             ("東", 0),
         ] {
-            assert_eq!(typos_of(word), typos, "{word}");
+            assert_eq!(allowed_typos(word), typos, "{word}");
         }
     }
 
@@ -74,7 +74,7 @@ mod tests {
             ("server01", 1),
             ("fileserver2022", 1),
         ] {
-            assert_eq!(typos_of(word), typos, "{word}");
+            assert_eq!(allowed_typos(word), typos, "{word}");
         }
     }
 }

@@ -4,17 +4,19 @@
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
 use kernel::base::{Error, Result, Word};
-use kernel::http::{App, Cursors, Field, Fields, FromBody, LIMIT_DEFAULT, LIMIT_MAX, LIST_MAX, read_object};
+use kernel::http::{
+    App, BodyField, BodyFields, CursorSigner, FromBody, LIMIT_DEFAULT, LIMIT_MAX, LIST_MAX, read_object,
+};
 use kernel::store::{CursorKey, Db};
 use serde_json::{Map, Value, json};
 
-use super::answer::{Ask, answer, read};
+use super::answer::{SearchRequest, answer_search, parse_query};
 use super::routes::{PATH, parse_q};
-use super::served::Served;
-use super::{INVALID_QUERY, Type};
+use super::service::SearchService;
+use super::{INVALID_QUERY, SearchType};
 use feature_kit::STEP_BYTES_MAX;
 use feature_kit::{Action, ActionEffect, Lookup};
-use search_language::Query;
+use search_language::ParsedQuery;
 
 pub const ACTIONS: &[Action] = &[Action {
     name: "search.query",
@@ -22,92 +24,97 @@ pub const ACTIONS: &[Action] = &[Action {
             before its `limit` where it would be more than a step may answer.",
     needs: &[Scope::SearchRead],
     example: || json!({"q": "${{ event.data.hostname }} -status:closed", "types": ["ticket"], "limit": 10}),
-    check: |with| read_object::<Search>(with).checked(),
-    effect: ActionEffect::Lookup(Lookup { is_available: is_there, find: search }),
+    check: |with| read_object::<SearchStepInput>(with).without_value(),
+    effect: ActionEffect::Lookup(Lookup { is_available: is_index_available, find: run_search_step }),
 }];
 
 /// The input of a step: the parameters of the route, as fields.
-struct Search {
+struct SearchStepInput {
     /// The query as written, which a cursor is bound to.
     q: String,
-    query: Query,
-    types: Option<Vec<Type>>,
+    query: ParsedQuery,
+    types: Option<Vec<SearchType>>,
     limit: usize,
     cursor: Option<String>,
 }
 
-impl FromBody for Search {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        let q = fields.required("q", |field| {
-            let q = field.parsed("invalid_text", parse_q)?;
-            match read(&q) {
+impl FromBody for SearchStepInput {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        let q = fields.read_required("q", |field| {
+            let q = field.read_parsed("invalid_text", parse_q)?;
+            match parse_query(&q) {
                 Ok(query) => Some((q, query)),
-                Err(error) => field.wrong(INVALID_QUERY.name(), error.detail()),
+                Err(error) => field.report_error(INVALID_QUERY.name(), error.detail()),
             }
         });
         // Expressions may evaluate to null, such as the `next_cursor` of a last page; null counts as absent.
-        let types = fields.optional("types", |field| field.or_null(types));
-        let limit = fields.optional("limit", |field| field.or_null(limit));
-        let cursor = fields.optional("cursor", |field| field.or_null(|field| field.string()));
+        let types = fields.read_optional("types", |field| field.read_or_null(parse_types));
+        let limit = fields.read_optional("limit", |field| field.read_or_null(parse_limit));
+        let cursor = fields.read_optional("cursor", |field| field.read_or_null(|field| field.read_string()));
         let (q, query) = q?;
         let limit = limit?.flatten().unwrap_or(LIMIT_DEFAULT);
-        Some(Search { q, query, types: types?.flatten(), limit, cursor: cursor?.flatten() })
+        Some(SearchStepInput { q, query, types: types?.flatten(), limit, cursor: cursor?.flatten() })
     }
 }
 
 /// Parses a list, or a comma list as the route takes it. Types are sorted and distinct, so that a cursor stays valid in any
 /// order of types.
-fn types(field: &mut Field<'_>) -> Option<Vec<Type>> {
-    let mut types: Vec<Type> = if field.is_list() {
-        field.list(LIST_MAX, |field| field.word())?
+fn parse_types(field: &mut BodyField<'_>) -> Option<Vec<SearchType>> {
+    let mut types: Vec<SearchType> = if field.is_list() {
+        field.read_list(LIST_MAX, |field| field.read_word())?
     } else {
-        field.parsed("invalid_value", |text| {
+        field.read_parsed("invalid_value", |text| {
             if text.split(',').count() > LIST_MAX {
                 return Err(format!("takes at most {LIST_MAX} values"));
             }
-            let types: Option<Vec<Type>> = text.split(',').map(Type::parse).collect();
-            types.ok_or_else(|| format!("must be {}, or a list of them", Type::expected()))
+            let types: Option<Vec<SearchType>> = text.split(',').map(SearchType::parse).collect();
+            types.ok_or_else(|| format!("must be {}, or a list of them", SearchType::expected_words()))
         })?
     };
     if types.is_empty() {
-        return field.wrong("required", "must name at least one type");
+        return field.report_error("required", "must name at least one type");
     }
     types.sort_unstable_by_key(|one| one.as_str());
     types.dedup();
     Some(types)
 }
 
-fn limit(field: &mut Field<'_>) -> Option<usize> {
-    field.integer(1..=LIMIT_MAX as i64).and_then(|limit| usize::try_from(limit).ok())
+fn parse_limit(field: &mut BodyField<'_>) -> Option<usize> {
+    field.read_integer(1..=LIMIT_MAX as i64).and_then(|limit| usize::try_from(limit).ok())
 }
 
-impl Search {
+impl SearchStepInput {
     /// The filters that a cursor is bound to. They are those of the route, so cursors of steps and of requests are
     /// interchangeable.
-    fn filters(&self) -> Vec<(&'static str, String)> {
-        let words = |types: &[Type]| types.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(",");
+    fn cursor_filters(&self) -> Vec<(&'static str, String)> {
+        let words = |types: &[SearchType]| types.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(",");
         let types = self.types.as_deref().map(|types| ("types", words(types)));
         [("q", self.q.clone())].into_iter().chain(types).collect()
     }
 }
 
-fn is_there(app: &App) -> bool {
-    let served: Served = app.settings.of_feature();
+fn is_index_available(app: &App) -> bool {
+    let served: SearchService = app.settings.feature_settings();
     served.get().is_ok()
 }
 
-fn search<'t>(app: &'t App, db: &'t Db, rights: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
+fn run_search_step<'t>(
+    app: &'t App,
+    db: &'t Db,
+    rights: &'t Rights,
+    with: Map<String, Value>,
+) -> BoxFuture<'t, Result<Value>> {
     Box::pin(async move {
-        let (search, _) = read_object::<Search>(with).into_result()?;
+        let (search, _) = read_object::<SearchStepInput>(with).into_result()?;
         let tenant = db.tenant_id().ok_or_else(|| Error::internal("a search is one tenant's"))?;
-        let filters = search.filters();
-        let cursors = Cursors { app, tenant, path: PATH, filters: &filters };
+        let filters = search.cursor_filters();
+        let cursors = CursorSigner { app, tenant, path: PATH, filters: &filters };
         let behind = search.cursor.as_deref().map(|cursor| cursors.open_as(cursor)).transpose()?;
         let (query, types) = (search.query.clone(), search.types.clone());
-        let mut ask = Ask { query, types, limit: search.limit, behind };
+        let mut ask = SearchRequest { query, types, limit: search.limit, after: behind };
         loop {
-            let (hits, next, whole) = answer(app, db, tenant, &rights.scopes, &ask).await?;
-            let next_cursor = next.map(|place| cursors.sign(&place.to_position())).transpose()?;
+            let (hits, next, whole) = answer_search(app, db, tenant, &rights.scopes, &ask).await?;
+            let next_cursor = next.map(|place| cursors.sign_position(&place.to_position())).transpose()?;
             let output = json!({
                 "data": hits, "has_more": next_cursor.is_some(), "next_cursor": next_cursor,
                 "counts": whole.counts, "took_ms": whole.took_ms,

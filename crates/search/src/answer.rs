@@ -8,67 +8,67 @@ use kernel::http::App;
 use kernel::store::Db;
 use serde::Serialize;
 
-use super::documents::Kind;
-use super::index::{Asked, Place};
-use super::served::Served;
-use super::shown::hit;
-use super::{Counts, Hit, INVALID_QUERY, Type, seen_by, store, wanted};
+use super::documents::DocumentKind;
+use super::index::{IndexQuery, ResultPosition};
+use super::service::SearchService;
+use super::shown::to_search_hit;
+use super::{INVALID_QUERY, SearchCounts, SearchHit, SearchType, requested_kinds, store, visible_kinds};
 use feature_kit::QUERY_TOO_BROAD;
-use search_language::Query;
+use search_language::ParsedQuery;
 
 /// A parsed search.
 #[derive(Clone, Debug)]
-pub struct Ask {
-    pub query: Query,
+pub struct SearchRequest {
+    pub query: ParsedQuery,
     /// All types if there are none.
-    pub types: Option<Vec<Type>>,
+    pub types: Option<Vec<SearchType>>,
     pub limit: usize,
     /// Where the previous page ended.
-    pub behind: Option<Place>,
+    pub after: Option<ResultPosition>,
 }
 
 /// Totals over all results, beside the hits of the page.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Whole {
-    pub counts: Counts,
+pub struct SearchTotals {
+    pub counts: SearchCounts,
     pub took_ms: u64,
 }
 
 /// Parses the text of a query.
-pub fn read(q: &str) -> Result<Query> {
+pub fn parse_query(q: &str) -> Result<ParsedQuery> {
     search_language::parse(q).map_err(|error| Error::new(INVALID_QUERY, error.to_string()))
 }
 
 /// The best hits of the tenant that these scopes may see, the position where the page ends if another follows, and the
 /// totals.
-pub async fn answer(
+pub async fn answer_search(
     app: &App,
     db: &Db,
     tenant: TenantId,
     scopes: &Scopes,
-    ask: &Ask,
-) -> Result<(Vec<Hit>, Option<Place>, Whole)> {
+    ask: &SearchRequest,
+) -> Result<(Vec<SearchHit>, Option<ResultPosition>, SearchTotals)> {
     let began = Instant::now();
-    let asked = Asked {
+    let asked = IndexQuery {
         tenant,
-        kinds: seen_by(scopes).and(wanted(ask.types.as_deref())),
+        kinds: visible_kinds(scopes).intersect_with(requested_kinds(ask.types.as_deref())),
         query: ask.query.clone(),
         limit: ask.limit,
-        behind: ask.behind,
+        after: ask.after,
     };
-    let served: Served = app.settings.of_feature();
-    let found = served.search(db, asked).await?.ok_or_else(too_broad)?;
-    let next = found.hits.last().filter(|_| found.has_more).map(|hit| hit.place);
-    let software = found.hits.iter().filter(|hit| hit.kind == Kind::Software);
+    let served: SearchService = app.settings.feature_settings();
+    let found = served.search(db, asked).await?.ok_or_else(query_too_broad)?;
+    let next = found.hits.last().filter(|_| found.has_more).map(|hit| hit.position);
+    let software = found.hits.iter().filter(|hit| hit.kind == DocumentKind::Software);
     let software: Vec<&str> = software.map(|hit| hit.id.as_str()).collect();
-    let installed = store::installed_on(db, &software).await?;
+    let installed = store::count_installations(db, &software).await?;
     let base_url = app.settings.base_url.as_str();
-    let hits = found.hits.into_iter().map(|found| hit(base_url, found, &installed)).collect();
+    let hits = found.hits.into_iter().map(|found| to_search_hit(base_url, found, &installed)).collect();
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Ok((hits, next, Whole { counts: Counts::of(found.counts), took_ms }))
+    Ok((hits, next, SearchTotals { counts: SearchCounts::from_array(found.counts), took_ms }))
 }
 
-fn too_broad() -> Error {
+fn query_too_broad() -> Error {
     Error::new(
         QUERY_TOO_BROAD,
         "A part of this search stands for too much. Write more of its words, or words that are rarer.",

@@ -7,44 +7,44 @@ use std::time::{Duration, Instant};
 
 use kernel::base::{Error, Result};
 
-use super::worker::Worker;
+use super::worker::IndexWriterThread;
 
 /// The most folders in one data directory, which only servers on PostgreSQL can share.
 const FOLDERS_MAX: usize = 16;
 /// How long to wait for the lock of a killed process, which the system may not have released yet.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
-const LOCK_LOOK: Duration = Duration::from_millis(50);
+const LOCK_POLL_EVERY: Duration = Duration::from_millis(50);
 /// The space that an index leaves free on its disk, because the store may be on the same disk.
 pub const FREE_BYTES_MIN: u64 = 128 << 20;
 
 /// The file that names the index that serves. It is replaced by a rename.
-const CURRENT: &str = "current";
+const CURRENT_FILE: &str = "current";
 /// The file with the number of records in a new index, for other processes.
-const BUILDING: &str = "building";
+const PROGRESS_FILE: &str = "building";
 
 /// A folder locked by this process for as long as the value lives.
-pub struct Folder {
+pub struct IndexFolder {
     pub root: PathBuf,
     _lock: File,
-    worker: Worker,
+    worker: IndexWriterThread,
 }
 
-impl Folder {
+impl IndexFolder {
     /// Locks the folder, or a numbered one beside it if another process has locked it.
-    pub fn take(root: &Path) -> Result<Self> {
+    pub fn acquire(root: &Path) -> Result<Self> {
         let begun = Instant::now();
         loop {
-            match take_one(root)? {
+            match try_acquire(root)? {
                 Some(folder) => {
-                    remove_left(root);
+                    remove_stale_folders(root);
                     return Ok(folder);
                 }
-                None if begun.elapsed() < LOCK_WAIT_MAX => std::thread::sleep(LOCK_LOOK),
+                None if begun.elapsed() < LOCK_WAIT_MAX => std::thread::sleep(LOCK_POLL_EVERY),
                 None => break,
             }
         }
         for number in 2..=FOLDERS_MAX {
-            if let Some(folder) = take_one(&beside(root, number))? {
+            if let Some(folder) = try_acquire(&numbered_folder(root, number))? {
                 tracing::info!(folder = %folder.root.display(), "search index folder is in use by another server");
                 return Ok(folder);
             }
@@ -53,29 +53,29 @@ impl Folder {
     }
 
     /// Runs a job on the writer thread, which has a lower priority than the threads that serve requests.
-    pub async fn write<T: Send + 'static>(&self, job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    pub async fn run_job<T: Send + 'static>(&self, job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         self.worker.run(job).await
     }
 
     /// Creates the folder again if it was removed while in use; only the index is lost then.
-    pub fn make(&self) -> Result<()> {
+    pub fn create_root(&self) -> Result<()> {
         fs::create_dir_all(&self.root).map_err(Error::internal)
     }
 
     /// The name of the index that serves.
-    pub fn current(&self) -> Result<Option<String>> {
-        current(&self.root).map_err(Error::internal)
+    pub fn find_current(&self) -> Result<Option<String>> {
+        find_current(&self.root).map_err(Error::internal)
     }
 
     pub fn set_current(&self, name: &str) -> Result<()> {
-        replace(&self.root, CURRENT, name).map_err(Error::internal)
+        replace_file(&self.root, CURRENT_FILE, name).map_err(Error::internal)
     }
 
     /// Saves how many documents a new index has; `None` once the build has ended.
-    pub fn note_building(&self, documents: Option<usize>) -> Result<()> {
+    pub fn save_progress(&self, documents: Option<usize>) -> Result<()> {
         let noted = match documents {
-            Some(documents) => fs::write(self.root.join(BUILDING), documents.to_string()),
-            None => fs::remove_file(self.root.join(BUILDING)).or_else(unless_missing),
+            Some(documents) => fs::write(self.root.join(PROGRESS_FILE), documents.to_string()),
+            None => fs::remove_file(self.root.join(PROGRESS_FILE)).or_else(ignore_missing),
         };
         noted.map_err(Error::internal)
     }
@@ -95,7 +95,7 @@ impl Folder {
     }
 
     /// Fails if the disk is nearly full.
-    pub fn check_room(&self) -> Result<()> {
+    pub fn check_free_space(&self) -> Result<()> {
         let free = fs4::available_space(&self.root).map_err(Error::internal)?;
         if free < FREE_BYTES_MIN {
             let detail =
@@ -107,21 +107,21 @@ impl Folder {
 }
 
 /// The name of the index that serves from a folder.
-pub fn current(root: &Path) -> io::Result<Option<String>> {
-    Ok(read(&root.join(CURRENT))?.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()))
+pub fn find_current(root: &Path) -> io::Result<Option<String>> {
+    Ok(read_text(&root.join(CURRENT_FILE))?.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()))
 }
 
 /// How many records a new index has, if one is being built.
-pub fn building(root: &Path) -> io::Result<Option<u64>> {
-    Ok(read(&root.join(BUILDING))?.map(|count| count.trim().parse().unwrap_or_default()))
+pub fn find_progress(root: &Path) -> io::Result<Option<u64>> {
+    Ok(read_text(&root.join(PROGRESS_FILE))?.map(|count| count.trim().parse().unwrap_or_default()))
 }
 
 /// Whether a server has locked this folder.
-pub fn is_taken(root: &Path) -> bool {
+pub fn is_locked(root: &Path) -> bool {
     matches!(open_lock(root).map(|lock| lock.try_lock()), Ok(Err(TryLockError::WouldBlock)))
 }
 
-fn read(path: &Path) -> io::Result<Option<String>> {
+fn read_text(path: &Path) -> io::Result<Option<String>> {
     match fs::read(path) {
         // Bytes that are no text name no index.
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
@@ -130,11 +130,11 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-fn unless_missing(error: io::Error) -> io::Result<()> {
+fn ignore_missing(error: io::Error) -> io::Result<()> {
     if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-fn replace(root: &Path, name: &str, text: &str) -> io::Result<()> {
+fn replace_file(root: &Path, name: &str, text: &str) -> io::Result<()> {
     let next = root.join([name, ".next"].concat());
     let mut file = File::create(&next)?;
     file.write_all(text.as_bytes())?;
@@ -143,7 +143,7 @@ fn replace(root: &Path, name: &str, text: &str) -> io::Result<()> {
     File::open(root)?.sync_all()
 }
 
-fn beside(root: &Path, number: usize) -> PathBuf {
+fn numbered_folder(root: &Path, number: usize) -> PathBuf {
     with_suffix(root, &format!("-{number}"))
 }
 
@@ -159,21 +159,21 @@ fn open_lock(root: &Path) -> io::Result<File> {
 }
 
 /// `None` if another process has locked it.
-fn take_one(root: &Path) -> Result<Option<Folder>> {
+fn try_acquire(root: &Path) -> Result<Option<IndexFolder>> {
     let lock = open_lock(root).map_err(Error::internal)?;
     match lock.try_lock() {
-        Ok(()) => Ok(Some(Folder { root: root.to_owned(), _lock: lock, worker: Worker::start()? })),
+        Ok(()) => Ok(Some(IndexFolder { root: root.to_owned(), _lock: lock, worker: IndexWriterThread::start()? })),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(Error::internal(error)),
     }
 }
 
 /// Removes the numbered folders of servers that are gone. Running servers have theirs locked.
-fn remove_left(root: &Path) {
+fn remove_stale_folders(root: &Path) {
     for number in 2..=FOLDERS_MAX {
-        let left = beside(root, number);
+        let left = numbered_folder(root, number);
         if left.exists()
-            && let Ok(Some(folder)) = take_one(&left)
+            && let Ok(Some(folder)) = try_acquire(&left)
             && let Err(error) = fs::remove_dir_all(&folder.root)
         {
             tracing::warn!(folder = %left.display(), %error, "failed to remove an old search index");

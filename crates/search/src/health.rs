@@ -15,28 +15,29 @@ const BEHIND_MAX: usize = 1_000;
 const SILENT_MAX_MS: i64 = 3 * MINUTE_MS;
 
 /// Describes the index in one line; the inner error says that it cannot be kept up to date.
-pub async fn health(root: &Path, system: &Db) -> Result<Result<String, String>> {
+pub async fn check_index_health(root: &Path, system: &Db) -> Result<Result<String, String>> {
     if root.exists() && !root.is_dir() {
         return Ok(Err(format!("{} is no folder: remove it", root.display())));
     }
     if !root.is_dir() {
         return Ok(Ok("not made yet; `serve` builds it".to_owned()));
     }
-    let is_served = folder::is_taken(root);
-    if let Some(documents) = folder::building(root).map_err(Error::internal)? {
+    let is_served = folder::is_locked(root);
+    if let Some(documents) = folder::find_progress(root).map_err(Error::internal)? {
         let building = if is_served { "is being built" } else { "was not built to its end; `serve` begins anew" };
         return Ok(Ok(format!("{building}, {documents} records so far")));
     }
-    let Some(name) = folder::current(root).map_err(Error::internal)? else {
+    let Some(name) = folder::find_current(root).map_err(Error::internal)? else {
         let by = if is_served { "the server builds it; if it does not, its log says why" } else { "`serve` builds it" };
         return Ok(Ok(format!("not made yet; {by}")));
     };
-    let (Ok(documents), Some(place)) = (writer::count(&root.join(&name)), changes::find_reader(system, &name).await?)
+    let (Ok(documents), Some(place)) =
+        (writer::count_documents(&root.join(&name)), changes::find_reader_position(system, &name).await?)
     else {
         return Ok(Ok("is of no use any more; `serve` builds it anew".to_owned()));
     };
-    let behind = changes::count_behind(system, place, BEHIND_MAX as i64 + 1).await?;
-    let is_silent = changes::is_seen(system, &name, SILENT_MAX_MS).await? == Some(false);
+    let behind = changes::count_changes_after(system, place, BEHIND_MAX as i64 + 1).await?;
+    let is_silent = changes::find_reader_liveness(system, &name, SILENT_MAX_MS).await? == Some(false);
     if is_served && is_silent {
         return Ok(Err("the server cannot keep it up to date; its log says why".to_owned()));
     }

@@ -8,14 +8,14 @@ mod answer;
 mod builder;
 pub mod documents;
 mod folder;
-mod following;
 pub mod health;
 pub mod index;
 pub mod keeper;
 pub mod routes;
-pub mod served;
+pub mod service;
 mod shown;
 pub mod store;
+mod updater;
 mod worker;
 
 use feature_kit::Feature;
@@ -24,7 +24,7 @@ use kernel::base::{Code, Word};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use documents::{KINDS, Kind, Kinds};
+use documents::{DocumentKind, KIND_COUNT, KindSet};
 
 pub const FEATURE: Feature = Feature {
     name: "search",
@@ -49,7 +49,7 @@ pub const Q_CHARS_MAX: usize = 200;
 kernel::words! {
     /// What a search can find.
     #[schema(as = SearchType)]
-    pub enum Type {
+    pub enum SearchType {
         Device "device", User "user", Organization "organization", Ticket "ticket", Vm "vm", Workflow "workflow",
         Software "software",
     }
@@ -71,9 +71,9 @@ pub struct Highlight {
     "highlights": [{"field": "subject", "snippet": "<em>Printer</em> on floor 3 is jammed"}],
     "url": "http://localhost:8080/api/psa/tickets?id=tkt_01jd8z6v2mfkpb7h3q9xw5t4ra"
 }))]
-pub struct Hit {
-    #[schema(value_type = Type)]
-    pub r#type: Kind,
+pub struct SearchHit {
+    #[schema(value_type = SearchType)]
+    pub r#type: DocumentKind,
     /// The id of the record; of software its name in small letters.
     pub id: String,
     pub title: String,
@@ -91,7 +91,7 @@ pub struct Hit {
 /// How many of each type there are in all.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[schema(as = SearchCounts)]
-pub struct Counts {
+pub struct SearchCounts {
     pub device: u64,
     pub user: u64,
     pub organization: u64,
@@ -101,35 +101,36 @@ pub struct Counts {
     pub software: u64,
 }
 
-impl Counts {
-    fn of(counts: [u64; KINDS]) -> Self {
-        let of = |kind: Kind| counts.get(kind.index()).copied().unwrap_or_default();
-        Counts {
-            device: of(Kind::Device),
-            user: of(Kind::User),
-            organization: of(Kind::Organization),
-            ticket: of(Kind::Ticket),
+impl SearchCounts {
+    fn from_array(counts: [u64; KIND_COUNT]) -> Self {
+        let of = |kind: DocumentKind| counts.get(kind.index()).copied().unwrap_or_default();
+        SearchCounts {
+            device: of(DocumentKind::Device),
+            user: of(DocumentKind::User),
+            organization: of(DocumentKind::Organization),
+            ticket: of(DocumentKind::Ticket),
             vm: 0,
-            workflow: of(Kind::Workflow),
-            software: of(Kind::Software),
+            workflow: of(DocumentKind::Workflow),
+            software: of(DocumentKind::Software),
         }
     }
 }
 
 /// The kinds of records that these scopes may find: organizations and users with the right to search alone, all others with
 /// the right to read them.
-pub fn seen_by(scopes: &Scopes) -> Kinds {
-    let may_see = |kind: &Kind| match kind {
-        Kind::User | Kind::Organization => true,
-        Kind::Device | Kind::Software => scopes.holds(Scope::InventoryRead),
-        Kind::Ticket => scopes.holds(Scope::TicketsRead),
-        Kind::Workflow => scopes.holds(Scope::WorkflowsRead),
+pub fn visible_kinds(scopes: &Scopes) -> KindSet {
+    let may_see = |kind: &DocumentKind| match kind {
+        DocumentKind::User | DocumentKind::Organization => true,
+        DocumentKind::Device | DocumentKind::Software => scopes.has_scope(Scope::InventoryRead),
+        DocumentKind::Ticket => scopes.has_scope(Scope::TicketsRead),
+        DocumentKind::Workflow => scopes.has_scope(Scope::WorkflowsRead),
     };
-    Kind::ALL.iter().copied().filter(may_see).collect()
+    DocumentKind::ALL.iter().copied().filter(may_see).collect()
 }
 
 /// The kinds of the requested types; all kinds without any types.
-pub fn wanted(types: Option<&[Type]>) -> Kinds {
-    let is_wanted = |kind: &Kind| types.is_none_or(|types| types.iter().any(|one| one.as_str() == kind.as_str()));
-    Kind::ALL.iter().copied().filter(is_wanted).collect()
+pub fn requested_kinds(types: Option<&[SearchType]>) -> KindSet {
+    let is_wanted =
+        |kind: &DocumentKind| types.is_none_or(|types| types.iter().any(|one| one.as_str() == kind.as_str()));
+    DocumentKind::ALL.iter().copied().filter(is_wanted).collect()
 }

@@ -4,8 +4,8 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, Result};
 use kernel::http::{
-    Access, Api, Documented, FromParams, LIST_MAX, Ok200, Page, PageRequest, PageWith, Param, Params, Policy, Query,
-    Rules,
+    Access, Api, FromParams, LIST_MAX, ListPage, Ok200, PageRequest, PageWith, Params, QueryParam, QueryString,
+    RatePolicy, ResponseDocs, Rules,
 };
 use kernel::operations;
 use kernel::rules;
@@ -14,23 +14,26 @@ use utoipa::openapi::schema::{ObjectBuilder, Type as SchemaType};
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::answer::{Ask, Whole, answer, read};
-use super::{Counts, Hit, Q_CHARS_MAX, Type};
+use super::answer::{SearchRequest, SearchTotals, answer_search, parse_query};
+use super::{Q_CHARS_MAX, SearchCounts, SearchHit, SearchType};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
-    api.tenant(operations!(search)).schema::<Found>().schema::<super::Highlight>().schema::<super::Type>()
+    api.add_tenant_routes(operations!(search_records))
+        .add_schema::<SearchPage>()
+        .add_schema::<super::Highlight>()
+        .add_schema::<super::SearchType>()
 }
 
 pub(super) const PATH: &str = "/api/search";
 
 rules! {
-    Searching = Rules::new(Policy::Search, &[Scope::SearchRead]);
+    Searching = Rules::new(RatePolicy::Search, &[Scope::SearchRead]);
 }
 
 pub struct SearchQuery {
     q: Option<String>,
-    types: Option<Vec<Type>>,
+    types: Option<Vec<SearchType>>,
     page: PageRequest,
 }
 
@@ -40,9 +43,9 @@ impl FromParams for SearchQuery {
                  letters); `\"words in a row\"`; `-word` that must not be there; `field:value`, compared as a whole.";
         let types = "Only these, as a comma list.";
         Ok(SearchQuery {
-            q: params.take_parsed(Param::new("q", q).length(1, Q_CHARS_MAX).required(), parse_q)?,
-            types: params.take_words(Param::new("types", types).items_max(LIST_MAX))?,
-            page: PageRequest::take(params)?,
+            q: params.take_parsed(QueryParam::new("q", q).with_length(1, Q_CHARS_MAX).required(), parse_q)?,
+            types: params.take_words(QueryParam::new("types", types).with_items_max(LIST_MAX))?,
+            page: PageRequest::take_page(params)?,
         })
     }
 }
@@ -53,21 +56,23 @@ pub(super) fn parse_q(text: &str) -> Result<String, String> {
 }
 
 /// A page of hits, with the totals over all results.
-pub struct Found(PageWith<Hit, Whole>);
+pub struct SearchPage(PageWith<SearchHit, SearchTotals>);
 
-impl IntoResponse for Found {
+impl IntoResponse for SearchPage {
     fn into_response(self) -> Response {
         self.0.into_response()
     }
 }
 
-impl PartialSchema for Found {
+impl PartialSchema for SearchPage {
     fn schema() -> RefOr<Schema> {
-        let RefOr::T(Schema::Object(mut page)) = <Page<Hit>>::schema() else { return <Page<Hit>>::schema() };
+        let RefOr::T(Schema::Object(mut page)) = <ListPage<SearchHit>>::schema() else {
+            return <ListPage<SearchHit>>::schema();
+        };
         let took = ObjectBuilder::new()
             .schema_type(SchemaType::Integer)
             .description(Some("How long it took, in milliseconds."));
-        page.properties.insert("counts".to_owned(), Ref::from_schema_name(Counts::name()).into());
+        page.properties.insert("counts".to_owned(), Ref::from_schema_name(SearchCounts::name()).into());
         page.properties.insert("took_ms".to_owned(), took.into());
         page.required.extend(["counts".to_owned(), "took_ms".to_owned()]);
         for example in &mut page.examples {
@@ -79,20 +84,20 @@ impl PartialSchema for Found {
     }
 }
 
-impl ToSchema for Found {
+impl ToSchema for SearchPage {
     fn name() -> std::borrow::Cow<'static, str> {
-        <Page<Hit>>::name()
+        <ListPage<SearchHit>>::name()
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        schemas.push((Counts::name().into(), Counts::schema()));
-        <Page<Hit>>::schemas(schemas);
+        schemas.push((SearchCounts::name().into(), SearchCounts::schema()));
+        <ListPage<SearchHit>>::schemas(schemas);
     }
 }
 
-impl IntoResponses for Found {
-    fn responses() -> Documented {
-        Ok200::<Found>::responses()
+impl IntoResponses for SearchPage {
+    fn responses() -> ResponseDocs {
+        Ok200::<SearchPage>::responses()
     }
 }
 
@@ -101,12 +106,13 @@ impl IntoResponses for Found {
 /// Devices, people, organizations, tickets, workflows and software, the best first: words as they are before words that begin so
 /// before those with a typo; what something is called before what is said of it; what is live before what is done. Only what the
 /// caller may read is found, and counted. What was written is found within a second.
-#[utoipa::path(get, path = PATH, tag = "Search and reporting", operation_id = "search", params(Query<SearchQuery>))]
-pub async fn search(caller: Access<Searching>, query: Query<SearchQuery>) -> Result<Found> {
+#[utoipa::path(get, path = PATH, tag = "Search and reporting", operation_id = "search", params(QueryString<SearchQuery>))]
+pub async fn search_records(caller: Access<Searching>, query: QueryString<SearchQuery>) -> Result<SearchPage> {
     let SearchQuery { q, types, page } = query.parse()?;
     let q = q.ok_or_else(|| Error::new(Code::MissingParameter, "Say what to look for with the query parameter q."))?;
-    let query = read(&q)?;
-    let ask = Ask { query, types, limit: page.limit, behind: page.after(&caller, PATH)? };
-    let (hits, next, whole) = answer(caller.app(), &caller.db(), caller.tenant_id(), caller.scopes(), &ask).await?;
-    Ok(Found(page.page_before(&caller, PATH, hits, next)?.with(whole)))
+    let query = parse_query(&q)?;
+    let ask = SearchRequest { query, types, limit: page.limit, after: page.cursor_key(&caller, PATH)? };
+    let (hits, next, whole) =
+        answer_search(caller.app(), &caller.db(), caller.tenant_id(), caller.scopes(), &ask).await?;
+    Ok(SearchPage(page.build_cut_page(&caller, PATH, hits, next)?.with_summary(whole)))
 }

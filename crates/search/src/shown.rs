@@ -2,23 +2,23 @@
 
 use std::collections::HashMap;
 
-use super::documents::Kind;
-use super::{Hit, index};
+use super::documents::DocumentKind;
+use super::{SearchHit, index};
 
 /// Adds to software on how many devices it is installed.
-pub fn hit(base_url: &str, found: index::Hit, installed: &HashMap<String, i64>) -> Hit {
+pub fn to_search_hit(base_url: &str, found: index::IndexHit, installed: &HashMap<String, i64>) -> SearchHit {
     let subtitle = match (found.kind, installed.get(&found.id)) {
-        (Kind::Software, Some(1)) => "on 1 device".to_owned(),
-        (Kind::Software, devices) => format!("on {} devices", devices.copied().unwrap_or_default()),
+        (DocumentKind::Software, Some(1)) => "on 1 device".to_owned(),
+        (DocumentKind::Software, devices) => format!("on {} devices", devices.copied().unwrap_or_default()),
         _ => found.subtitle,
     };
-    Hit {
+    SearchHit {
         r#type: found.kind,
         id: found.id,
         title: found.title,
         subtitle,
         organization_id: found.organization_id,
-        score: found.place.points(),
+        score: found.position.points(),
         highlights: found.highlights,
         url: format!("{base_url}{}", found.url),
     }

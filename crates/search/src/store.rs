@@ -5,24 +5,24 @@ use std::collections::HashMap;
 use kernel::base::Result;
 use kernel::store::{Db, Select, Value};
 
-use fleet::devices::{ALL, SOFTWARE};
+use fleet::devices::{ALL_ORGANIZATIONS, SOFTWARE_DIMENSION};
 
 kernel::statements! {
     INSTALLED_ON = kernel::sql!["SELECT value, devices FROM device_counts WHERE tenant_id = $1 AND organization_id = '",
-        ALL, "' AND dimension = '", SOFTWARE, "' AND value = $2"];
+        ALL_ORGANIZATIONS, "' AND dimension = '", SOFTWARE_DIMENSION, "' AND value = $2"];
 }
 
 /// The most lookups in one statement, each by its key.
-const LOOKS: usize = 32;
+const LOOKUPS_MAX: usize = 32;
 
 /// On how many devices each software is installed.
-pub async fn installed_on(db: &Db, names: &[&str]) -> Result<HashMap<String, i64>> {
+pub async fn count_installations(db: &Db, names: &[&str]) -> Result<HashMap<String, i64>> {
     let mut found = HashMap::with_capacity(names.len());
-    for some in names.chunks(LOOKS) {
+    for some in names.chunks(LOOKUPS_MAX) {
         let mut arms: Vec<Vec<Value>> = some.iter().map(|name| vec![Value::from(*name)]).collect();
         // Lookups that find nothing pad the statement, so that there are few different SQL texts.
         arms.resize(some.len().next_power_of_two(), vec![Value::from("")]);
-        let rows: Vec<(String, i64)> = db.select(&Select::union_all(INSTALLED_ON, arms)).await?;
+        let rows: Vec<(String, i64)> = db.select(&Select::union_arms(INSTALLED_ON, arms)).await?;
         found.extend(rows);
     }
     Ok(found)

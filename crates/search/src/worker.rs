@@ -6,14 +6,14 @@ use std::sync::mpsc;
 use kernel::base::{Error, Result};
 use tokio::sync::oneshot;
 
-type Job = Box<dyn FnOnce() + Send>;
+type IndexWriterJob = Box<dyn FnOnce() + Send>;
 
 /// The thread ends when this handle is dropped.
-pub struct Worker(mpsc::Sender<Job>);
+pub struct IndexWriterThread(mpsc::Sender<IndexWriterJob>);
 
-impl Worker {
+impl IndexWriterThread {
     pub fn start() -> Result<Self> {
-        let (sender, jobs) = mpsc::channel::<Job>();
+        let (sender, jobs) = mpsc::channel::<IndexWriterJob>();
         let work = move || {
             give_way();
             for job in jobs {
@@ -21,7 +21,7 @@ impl Worker {
             }
         };
         std::thread::Builder::new().name("search-index".to_owned()).spawn(work).map_err(Error::internal)?;
-        Ok(Worker(sender))
+        Ok(IndexWriterThread(sender))
     }
 
     /// Runs a job after those before it.

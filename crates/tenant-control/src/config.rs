@@ -14,16 +14,16 @@ use clap::parser::ValueSource;
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use kernel::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, SECOND_MS, SecretsSource, parse_network};
-use kernel::http::{BaseUrl, Policy, Settings, TlsFiles};
+use kernel::http::{BaseUrl, HttpSettings, RatePolicy, TlsFiles};
 use kernel::outbound;
-use kernel::store::{Options, PostgresOptions, Store, Synchronous};
+use kernel::store::{PostgresOptions, SqliteSynchronous, Store, StoreOptions};
 
 use crate::features;
-use crate::features::pages::{Library, Watched};
-use ::workflows::Settings as WorkflowSettings;
+use crate::features::pages::{HealthMonitor, Library};
+use ::workflows::WorkflowSettings;
 use devices::DeviceArgs;
-use people::sso::Providers;
-use search::served::Served;
+use people::sso::ProviderCache;
+use search::service::SearchService;
 use webhooks::{events::reader::FeedReaders, sender};
 use workflows::WorkflowArgs;
 
@@ -68,13 +68,13 @@ impl StoreArgs {
         self.data_dir.join("search")
     }
 
-    pub fn options(&self) -> Options {
+    pub fn store_options(&self) -> StoreOptions {
         let options = match &self.database_url {
-            None => Options::sqlite(self.database_file()).synchronous(synchronous()),
+            None => StoreOptions::sqlite(self.database_file()).with_synchronous(synchronous_mode()),
             Some(url) => {
                 let mut options = PostgresOptions::new(url);
                 options.allow_superuser = self.allow_superuser;
-                Options::postgres(options)
+                StoreOptions::postgres(options)
             }
         };
         options.followed_by(&features::install().followers)
@@ -84,7 +84,7 @@ impl StoreArgs {
         self.secrets_file.clone().unwrap_or_else(|| self.data_dir.join("secrets.json"))
     }
 
-    pub fn secrets(&self) -> SecretsSource {
+    pub fn secrets_source(&self) -> SecretsSource {
         match std::env::var(SECRETS_VARIABLE) {
             Ok(text) if !text.is_empty() => SecretsSource::Text(text),
             _ => SecretsSource::File(self.secrets_path()),
@@ -97,12 +97,12 @@ pub fn sudo_user() -> Option<String> {
     std::env::var("SUDO_USER").ok()
 }
 
-fn synchronous() -> Synchronous {
+fn synchronous_mode() -> SqliteSynchronous {
     if std::env::var(SYNCHRONOUS_VARIABLE).is_ok_and(|text| text == "off") {
         tracing::warn!("{SYNCHRONOUS_VARIABLE} is off: a power cut will lose acknowledged writes");
-        return Synchronous::Off;
+        return SqliteSynchronous::Off;
     }
-    Synchronous::Full
+    SqliteSynchronous::Full
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -158,7 +158,7 @@ impl LinkArgs {
         // Port 0 means any free port, which only the server knows.
         let listen = self.listen.filter(|listen| listen.port() != 0);
         if base_url.is_none() && listen.is_none() {
-            base_url = kernel::startup::noted_base_url(store).await?;
+            base_url = kernel::startup::find_base_url(store).await?;
         }
         let listen = listen.map_or_else(|| LISTEN.parse().map_err(Error::internal), Ok)?;
         UrlArgs { listen, base_url }.base_url(listen, false)
@@ -200,11 +200,11 @@ pub struct OutboundArgs {
 }
 
 impl OutboundArgs {
-    pub fn settings(&self) -> outbound::Settings {
-        outbound::Settings {
+    pub fn outbound_settings(&self) -> outbound::OutboundSettings {
+        outbound::OutboundSettings {
             allow: self.webhook_allow_cidr.clone(),
             extra_roots: self.outbound_ca.clone(),
-            ..outbound::Settings::default()
+            ..outbound::OutboundSettings::default()
         }
     }
 }
@@ -230,7 +230,7 @@ pub struct ServeArgs {
     pub cors_origin: Vec<BaseUrl>,
     /// Requests per minute of a policy, such as read=1200; repeatable
     #[arg(long, value_name = "POLICY=N", env = "TENANT_CONTROL_RATE_LIMIT", value_delimiter = ',', value_parser = parse_rate)]
-    pub rate_limit: Vec<(Policy, u64)>,
+    pub rate_limit: Vec<(RatePolicy, u64)>,
     /// Requests under way at once; more are answered 503
     #[arg(long, value_name = "N", env = "TENANT_CONTROL_MAX_IN_FLIGHT", default_value_t = 8192)]
     pub max_in_flight: usize,
@@ -249,7 +249,7 @@ pub struct ServeArgs {
     /// Waits between attempts of a delivery, such as 5s,5m,2h; after the last it is given up
     #[arg(long, value_name = "WAITS", env = "TENANT_CONTROL_WEBHOOK_SCHEDULE", value_parser = parse_schedule,
           default_value = "5s,5m,30m,2h,5h,10h,14h,20h,24h")]
-    pub webhook_schedule: Schedule,
+    pub webhook_schedule: WebhookSchedule,
     /// For one attempt of a delivery, the answer included
     #[arg(long, value_name = "SECONDS", env = "TENANT_CONTROL_WEBHOOK_TIMEOUT", default_value_t = 15,
           value_parser = clap::value_parser!(u64).range(1..=120))]
@@ -282,12 +282,12 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    pub fn tls(&self) -> Option<TlsFiles> {
+    pub fn tls_files(&self) -> Option<TlsFiles> {
         Some(TlsFiles { certificate: self.tls_cert.clone()?, key: self.tls_key.clone()? })
     }
 
-    pub fn settings(&self, base_url: BaseUrl) -> Result<Settings> {
-        let mut settings = Settings::new(base_url);
+    pub fn server_settings(&self, base_url: BaseUrl) -> Result<HttpSettings> {
+        let mut settings = HttpSettings::new(base_url);
         settings.trusted_proxies.clone_from(&self.trusted_proxy);
         for origin in &self.cors_origin {
             settings.cors_origins.push(origin.as_str().parse().map_err(Error::internal)?);
@@ -301,14 +301,14 @@ impl ServeArgs {
         settings.session_absolute_ms = self.session.max_ms();
         settings.audit_retention_ms = self.audit_days * DAY_MS;
         settings.event_retention_ms = self.event_days * DAY_MS;
-        settings.outbound = self.outbound.settings();
-        settings.set_of_feature(self.workflows());
-        settings.set_of_feature(self.device.settings());
-        settings.set_of_feature(Served::default());
-        settings.set_of_feature(Providers::default());
-        settings.set_of_feature(Watched::default());
-        settings.set_of_feature(Library::default());
-        settings.set_of_feature(FeedReaders::default());
+        settings.outbound = self.outbound.outbound_settings();
+        settings.set_feature_settings(self.workflow_settings());
+        settings.set_feature_settings(self.device.device_settings());
+        settings.set_feature_settings(SearchService::default());
+        settings.set_feature_settings(ProviderCache::default());
+        settings.set_feature_settings(HealthMonitor::default());
+        settings.set_feature_settings(Library::default());
+        settings.set_feature_settings(FeedReaders::default());
         if let Some(ms) = std::env::var(NEWS_WAIT_VARIABLE).ok().and_then(|text| text.parse().ok()) {
             settings.news_wait_max = Duration::from_millis(ms);
         }
@@ -321,24 +321,24 @@ impl ServeArgs {
     }
 
     /// The settings of the webhook sender.
-    pub fn sending(&self) -> sender::Settings {
-        sender::Settings {
+    pub fn sender_settings(&self) -> sender::SenderSettings {
+        sender::SenderSettings {
             schedule_ms: self.webhook_schedule.0.clone(),
             timeout: Duration::from_secs(self.webhook_timeout),
             auto_disable_ms: self.webhook_disable_after * HOUR_MS,
-            ..sender::Settings::default()
+            ..sender::SenderSettings::default()
         }
     }
 
     /// The settings of workflows.
-    pub fn workflows(&self) -> WorkflowSettings {
-        self.workflow.settings(self.event_days)
+    pub fn workflow_settings(&self) -> WorkflowSettings {
+        self.workflow.workflow_settings(self.event_days)
     }
 
     /// Checks that settings are consistent with each other.
-    pub fn check(&self) -> Result<(), String> {
-        self.workflow.check(self.event_days)?;
-        self.device.check()?;
+    pub fn check_settings(&self) -> Result<(), String> {
+        self.workflow.check_settings(self.event_days)?;
+        self.device.check_settings()?;
         if self.event_days <= self.delivery_days {
             return Ok(());
         }
@@ -351,7 +351,7 @@ impl ServeArgs {
 }
 
 fn parse_base_url(text: &str) -> Result<BaseUrl, String> {
-    BaseUrl::parse(text).map_err(|error| error.cause().unwrap_or_default())
+    BaseUrl::parse(text).map_err(|error| error.cause_chain().unwrap_or_default())
 }
 
 fn parse_cidr(text: &str) -> Result<IpNet, String> {
@@ -360,14 +360,14 @@ fn parse_cidr(text: &str) -> Result<IpNet, String> {
 
 /// The waits between delivery attempts, in milliseconds.
 #[derive(Clone, Debug)]
-pub struct Schedule(pub Vec<i64>);
+pub struct WebhookSchedule(pub Vec<i64>);
 
 /// More attempts than this do not help any endpoint.
 const ATTEMPTS_MAX: usize = 50;
 /// A longer wait could outlive the payload.
 const WAIT_MAX_MS: i64 = 7 * DAY_MS;
 
-fn parse_schedule(text: &str) -> Result<Schedule, String> {
+fn parse_schedule(text: &str) -> Result<WebhookSchedule, String> {
     let wait = |word: &str| {
         let split = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
         let (number, unit) = word.split_at(split);
@@ -384,15 +384,16 @@ fn parse_schedule(text: &str) -> Result<Schedule, String> {
     let waits: Option<Vec<i64>> = text.split(',').map(|word| wait(word.trim())).collect();
     let waits = waits.filter(|waits| waits.len() <= ATTEMPTS_MAX);
     waits
-        .map(Schedule)
+        .map(WebhookSchedule)
         .ok_or_else(|| "write waits such as 5s,5m,2h: at most 50, each of ms, s, m or h and up to 168h".to_owned())
 }
 
-fn parse_rate(text: &str) -> Result<(Policy, u64), String> {
-    let names = || Policy::ALL.map(Policy::name).join(", ");
+fn parse_rate(text: &str) -> Result<(RatePolicy, u64), String> {
+    let names = || RatePolicy::ALL.map(RatePolicy::name).join(", ");
     let (policy, per_minute) =
         text.split_once('=').ok_or_else(|| format!("write POLICY=N, where POLICY is one of {}", names()))?;
-    let policy = Policy::parse(policy).ok_or_else(|| format!("unknown policy {policy:?}; known are {}", names()))?;
+    let policy =
+        RatePolicy::parse(policy).ok_or_else(|| format!("unknown policy {policy:?}; known are {}", names()))?;
     let per_minute = per_minute.parse().ok().filter(|n| *n > 0).ok_or("N must be a whole number above 0")?;
     Ok((policy, per_minute))
 }
@@ -437,11 +438,11 @@ fn read_file(path: &Path, root: &Command) -> Result<Vec<(String, Vec<String>)>, 
     for (name, value) in table {
         let key = name.replace('-', "_");
         if !known.contains(&key) {
-            return Err(format!("{}: unknown setting {name:?}{}", path.display(), hint(&key, &known, "")));
+            return Err(format!("{}: unknown setting {name:?}{}", path.display(), suggest_name(&key, &known, "")));
         }
         let values = match value {
-            toml::Value::Array(items) => items.iter().map(text_of).collect(),
-            other => text_of(&other).map(|text| vec![text]),
+            toml::Value::Array(items) => items.iter().map(toml_text).collect(),
+            other => toml_text(&other).map(|text| vec![text]),
         };
         let wrong = || format!("{}: {name} must be a text, a number, true or false, or a list of them", path.display());
         settings.push((key, values.ok_or_else(wrong)?));
@@ -456,7 +457,7 @@ fn explain_toml(path: &Path, text: &str, error: &toml::de::Error) -> String {
     format!("{}, line {line}: {}", path.display(), error.message())
 }
 
-fn text_of(value: &toml::Value) -> Option<String> {
+fn toml_text(value: &toml::Value) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),
         toml::Value::Integer(number) => Some(number.to_string()),
@@ -474,7 +475,7 @@ fn check_environment(root: &Command) -> Result<(), String> {
         if !ours && !known.iter().any(|known| known == bare) {
             return Err(format!(
                 "unknown environment variable {VARIABLE_PREFIX}{bare}{}",
-                hint(bare, &known, VARIABLE_PREFIX)
+                suggest_name(bare, &known, VARIABLE_PREFIX)
             ));
         }
     }
@@ -492,7 +493,7 @@ fn setting_names(root: &Command) -> Vec<String> {
 const SIMILAR_MIN: f64 = 0.8;
 
 /// Suggests a known name. `prefix` is shown before each but not compared: with it, any two names would look alike.
-fn hint(name: &str, known: &[String], prefix: &str) -> String {
+fn suggest_name(name: &str, known: &[String], prefix: &str) -> String {
     let scored = known.iter().map(|known| (strsim::jaro_winkler(name, known), known));
     let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b)).filter(|(score, _)| *score >= SIMILAR_MIN);
     let all = || known.iter().map(|known| format!("{prefix}{known}")).collect::<Vec<_>>().join(", ");

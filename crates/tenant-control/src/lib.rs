@@ -7,6 +7,6 @@ pub mod migrations;
 pub mod router;
 
 /// Every SQL statement of the features and the kernel, so that a test can prepare each on both engines.
-pub fn statements() -> Vec<(&'static str, &'static str)> {
+pub fn all_statements() -> Vec<(&'static str, &'static str)> {
     [kernel::statements(), features::install().statements()].concat()
 }

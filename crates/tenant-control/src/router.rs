@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use axum::Router;
 use kernel::base::Result;
-use kernel::http::{Api, Document, DocumentInfo, Shared};
+use kernel::http::{Api, DocumentInfo, OpenApiDocument, SharedApp};
 
 use crate::features;
 
 /// The router and the OpenAPI document that describes it.
-pub fn build(api: Api) -> Result<(Router, Arc<Document>)> {
-    api.finish(&document_info()?)
+pub fn build_router(api: Api) -> Result<(Router, Arc<OpenApiDocument>)> {
+    api.build_router(&document_info()?)
 }
 
 /// Every route: the operations of the specification, then the others, then what is not in the document.
-pub fn table(app: &Shared) -> Api {
+pub fn route_table(app: &SharedApp) -> Api {
     let features = features::install().features;
     let api = features.iter().fold(Api::new(app.clone()), |api, feature| (feature.operations)(api));
     features.iter().fold(api, |api, feature| (feature.more_operations)(api))

@@ -22,7 +22,7 @@ use kernel::auth::Scope;
 use kernel::base::{ActorRef, Error, Id, Identified, RecordId, Result, Timestamp, UserId, Word};
 use kernel::events::EventKind;
 use kernel::http::Record;
-use kernel::store::refer::Referrer;
+use kernel::store::references::Referrer;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -58,22 +58,22 @@ impl Identified for Ticket {
     const ABOUT: &'static str = "The ticket to change.";
 }
 
-pub type CommentId = Id<Comment>;
+pub type CommentId = Id<TicketComment>;
 
-impl Identified for Comment {
+impl Identified for TicketComment {
     const PREFIX: &'static str = "cmt";
 }
 
 kernel::words! {
     #[schema(as = TicketType)]
-    pub enum Type {
+    pub enum TicketType {
         Incident "incident", ServiceRequest "service_request", Problem "problem", Change "change", Task "task",
     }
 }
 
 kernel::words! {
     #[schema(as = TicketStatus)]
-    pub enum Status {
+    pub enum TicketStatus {
         New "new", Open "open", InProgress "in_progress", Pending "pending", OnHold "on_hold", Resolved "resolved",
         Closed "closed", Cancelled "cancelled",
     }
@@ -99,15 +99,15 @@ kernel::words! {
 kernel::words! {
     /// What belongs to a ticket and is a list of its own.
     #[schema(as = TicketView)]
-    pub enum View { Comments "comments", History "history" }
+    pub enum TicketView { Comments "comments", History "history" }
 }
 
-impl Status {
+impl TicketStatus {
     /// The statuses that a ticket may change to.
-    pub fn next(self) -> &'static [Status] {
-        use Status::{Cancelled, Closed, InProgress, OnHold, Open, Pending, Resolved};
+    pub fn next_statuses(self) -> &'static [TicketStatus] {
+        use TicketStatus::{Cancelled, Closed, InProgress, OnHold, Open, Pending, Resolved};
         match self {
-            Status::New => &[Open, InProgress, Pending, OnHold, Resolved, Cancelled],
+            TicketStatus::New => &[Open, InProgress, Pending, OnHold, Resolved, Cancelled],
             Open => &[InProgress, Pending, OnHold, Resolved, Cancelled],
             InProgress => &[Open, Pending, OnHold, Resolved, Cancelled],
             Pending => &[Open, InProgress, OnHold, Resolved, Cancelled],
@@ -118,19 +118,19 @@ impl Status {
     }
 
     pub fn is_done(self) -> bool {
-        matches!(self, Status::Resolved | Status::Closed | Status::Cancelled)
+        matches!(self, TicketStatus::Resolved | TicketStatus::Closed | TicketStatus::Cancelled)
     }
 
     /// Whether the service desk has nothing to do, so that the SLA clock pauses.
     pub fn stops_the_clock(self) -> bool {
-        self.is_done() || matches!(self, Status::Pending | Status::OnHold)
+        self.is_done() || matches!(self, TicketStatus::Pending | TicketStatus::OnHold)
     }
 
-    pub fn check_change(self, to: Status) -> Result<()> {
-        if self.next().contains(&to) {
+    pub fn check_transition(self, to: TicketStatus) -> Result<()> {
+        if self.next_statuses().contains(&to) {
             return Ok(());
         }
-        let words: Vec<&str> = self.next().iter().map(|status| status.as_str()).collect();
+        let words: Vec<&str> = self.next_statuses().iter().map(|status| status.as_str()).collect();
         let detail = format!(
             "A ticket that is {} cannot become {}. It can become: {}.",
             self.as_str(),
@@ -172,13 +172,13 @@ pub struct Ticket {
     pub subject: String,
     #[schema(required)]
     pub description: Option<String>,
-    pub r#type: Type,
-    pub status: Status,
+    pub r#type: TicketType,
+    pub status: TicketStatus,
     pub priority: Priority,
     #[schema(value_type = Option<String>, required)]
     pub organization_id: Option<OrganizationId>,
     #[schema(required)]
-    pub requester: Option<Requester>,
+    pub requester: Option<TicketRequester>,
     #[schema(value_type = Option<String>, required)]
     pub assignee_id: Option<UserId>,
     #[schema(required)]
@@ -224,7 +224,7 @@ impl Record for Ticket {
 /// Who asked for help.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = TicketRequester)]
-pub struct Requester {
+pub struct TicketRequester {
     #[schema(required)]
     pub name: Option<String>,
     #[schema(required)]
@@ -251,9 +251,9 @@ pub struct TicketDetail {
     #[serde(flatten)]
     pub ticket: Ticket,
     /// Oldest first; the last 1000 and about 4 MB of them. All are the list `view=comments`.
-    pub comments: Vec<Comment>,
+    pub comments: Vec<TicketComment>,
     /// Oldest first; the last 1000 and about 4 MB of them. All are the list `view=history`.
-    pub history: Vec<Change>,
+    pub history: Vec<TicketChange>,
 }
 
 impl Record for TicketDetail {
@@ -268,7 +268,7 @@ impl Record for TicketDetail {
     "author": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rc", "name": "Admin"},
     "created_at": "2026-11-15T08:02:00.000Z"
 }))]
-pub struct Comment {
+pub struct TicketComment {
     #[schema(value_type = String)]
     pub id: CommentId,
     pub body: String,
@@ -286,18 +286,18 @@ pub struct Comment {
     "actor": {"type": "api_key", "id": "key_01jd8z6v2mfkpb7h3q9xw5t4rc", "name": "Monitoring"},
     "changes": {"status": {"from": "new", "to": "open"}}
 }))]
-pub struct Change {
+pub struct TicketChange {
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub actor: ActorRef,
-    pub changes: Changes,
+    pub changes: TicketChanges,
 }
 
 /// Fields before and after.
 #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize, ToSchema)]
 #[schema(as = TicketChanges)]
 #[serde(transparent)]
-pub struct Changes(pub BTreeMap<String, FieldChange>);
+pub struct TicketChanges(pub BTreeMap<String, FieldChange>);
 
 /// A ticket with what has just changed in it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -314,7 +314,7 @@ pub struct Changes(pub BTreeMap<String, FieldChange>);
 pub struct UpdatedTicket {
     #[serde(flatten)]
     pub ticket: Ticket,
-    pub changes: Changes,
+    pub changes: TicketChanges,
 }
 
 /// A ticket with what has just been said about it.
@@ -336,13 +336,13 @@ pub struct UpdatedTicket {
 pub struct CommentedTicket {
     #[serde(flatten)]
     pub ticket: Ticket,
-    pub comment: Comment,
+    pub comment: TicketComment,
 }
 
 /// Fields that change with every write or by themselves, and are not reported as changes.
-const OBSERVED: [&str; 4] = ["version", "updated_at", "sla_state", "comment_count"];
+const UNREPORTED_FIELDS: [&str; 4] = ["version", "updated_at", "sla_state", "comment_count"];
 
 /// The fields in which two states of a ticket differ.
-pub fn changes(old: &Ticket, new: &Ticket) -> Result<Changes> {
-    changed_fields(old, new, &OBSERVED).map(Changes)
+pub fn diff_tickets(old: &Ticket, new: &Ticket) -> Result<TicketChanges> {
+    changed_fields(old, new, &UNREPORTED_FIELDS).map(TicketChanges)
 }

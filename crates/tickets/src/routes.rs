@@ -4,8 +4,9 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, Label, Result};
 use kernel::http::{
-    Access, Api, Caller, Created, Documented, FromParams, Idempotency, IfMatch, Json, LIST_MAX, Once, One, Page,
-    PageRequest, Param, Params, Policy, Query, Rules, Versioned, documented,
+    Access, Api, Caller, Created, FromParams, Idempotency, IdempotentReply, IfMatch, Json, LIST_MAX, ListPage,
+    PageRequest, Params, QueryParam, QueryString, RatePolicy, RecordQuery, ResponseDocs, Rules, Versioned,
+    document_response,
 };
 use kernel::operations;
 use kernel::rules;
@@ -14,54 +15,54 @@ use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::find::{self, Filter, Order};
+use super::find::{self, Filter, TicketOrder};
 use super::input::{NewTicket, TicketPatch};
-use super::{Change, Comment, Ticket, TicketDetail, TicketId, View, store};
+use super::{Ticket, TicketChange, TicketComment, TicketDetail, TicketId, TicketView, store};
 use feature_kit::{IdOrNone, Q_CHARS_MAX, Q_WORDS_MAX, registry, word_set};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
-    api.tenant(operations!(list, create, change))
-        .schema::<Page<Ticket>>()
-        .schema::<TicketDetail>()
-        .schema::<View>()
-        .schema::<Page<Comment>>()
-        .schema::<Page<Change>>()
-        .schema::<super::UpdatedTicket>()
-        .schema::<super::CommentedTicket>()
+    api.add_tenant_routes(operations!(list_tickets, create_ticket, change_ticket))
+        .add_schema::<ListPage<Ticket>>()
+        .add_schema::<TicketDetail>()
+        .add_schema::<TicketView>()
+        .add_schema::<ListPage<TicketComment>>()
+        .add_schema::<ListPage<TicketChange>>()
+        .add_schema::<super::UpdatedTicket>()
+        .add_schema::<super::CommentedTicket>()
 }
 
 const PATH: &str = "/api/psa/tickets";
 
 rules! {
-    Reading = Rules::new(Policy::Read, &[Scope::TicketsRead]);
-    Writing = Rules::new(Policy::Write, &[Scope::TicketsWrite]);
+    Reading = Rules::new(RatePolicy::Read, &[Scope::TicketsRead]);
+    Writing = Rules::new(RatePolicy::Write, &[Scope::TicketsWrite]);
 }
 
 pub struct ListQuery {
     id: Option<TicketId>,
-    view: Option<View>,
+    view: Option<TicketView>,
     filter: Filter,
-    sort: Option<Order>,
+    sort: Option<TicketOrder>,
     page: PageRequest,
 }
 
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
         // A view is paged; a single ticket is not.
-        let beside: &[&str] = if params.has("view") { &["view", "limit", "cursor"] } else { &[] };
+        let beside: &[&str] = if params.has_param("view") { &["view", "limit", "cursor"] } else { &[] };
         let one = "One ticket, with its comments and history. Cannot be combined with other parameters than `view`.";
         let view =
             "With `id`: all comments of the ticket, or all changes, as a list of their own with `limit` and `cursor`.";
         let sort = "`created_at`, `updated_at`, `priority` or `due_at`; with `-` before it descending. \
                     Missing dates come last.";
-        let sort = Param::new("sort", sort).pattern("^-?(created_at|updated_at|priority|due_at)$");
+        let sort = QueryParam::new("sort", sort).with_pattern("^-?(created_at|updated_at|priority|due_at)$");
         let query = ListQuery {
             id: params.take_optional_id_beside(one, beside)?,
-            view: params.take_word(Param::new("view", view))?,
-            filter: filter(params)?,
-            sort: params.take_parsed(sort, Order::parse)?,
-            page: PageRequest::take(params)?,
+            view: params.take_word(QueryParam::new("view", view))?,
+            filter: parse_filter(params)?,
+            sort: params.take_parsed(sort, TicketOrder::parse)?,
+            page: PageRequest::take_page(params)?,
         };
         if query.view.is_some() && query.id.is_none() {
             let detail = "The query parameter view needs id: whose comments or history.";
@@ -71,8 +72,8 @@ impl FromParams for ListQuery {
     }
 }
 
-fn filter(params: &mut Params) -> Result<Filter> {
-    let any = |name, about| Param::new(name, about).items_max(LIST_MAX);
+fn parse_filter(params: &mut Params) -> Result<Filter> {
+    let any = |name, about| QueryParam::new(name, about).with_items_max(LIST_MAX);
     // A tag or an external id. Commas were consumed by splitting the list.
     let text = |text: &str| Label::parse(text).ok().map(Label::into_string);
     let assignees = any("assignee_id", "Assigned to any of these users, as a comma list; `none` is nobody.");
@@ -83,7 +84,8 @@ fn filter(params: &mut Params) -> Result<Filter> {
     let numbers = any("number", "With any of these numbers, as a comma list.");
     let updated = "Changed at this moment or later; then in the order of their changes unless `sort` says otherwise. A \
                    reader that\ngoes on by cursor, or from the last `updated_at` it has seen, misses nothing.";
-    let q = Param::new("q", "At most 10 words, each the beginning of a word of the subject.").length(1, Q_CHARS_MAX);
+    let q = QueryParam::new("q", "At most 10 words, each the beginning of a word of the subject.")
+        .with_length(1, Q_CHARS_MAX);
     Ok(Filter {
         status: params.take_words(any("status", "Any of these, as a comma list."))?,
         priority: params.take_words(any("priority", "Any of these, as a comma list."))?,
@@ -94,8 +96,8 @@ fn filter(params: &mut Params) -> Result<Filter> {
         tag: params.take_list(tags, "a tag", text)?,
         external_id: params.take_list(external, "an external id", text)?,
         number: params.take_numbers(numbers)?,
-        created_since: params.take_time(Param::new("created_since", "Created at this moment or later."))?,
-        updated_since: params.take_time(Param::new("updated_since", updated))?,
+        created_since: params.take_time(QueryParam::new("created_since", "Created at this moment or later."))?,
+        updated_since: params.take_time(QueryParam::new("updated_since", updated))?,
         words: params.take_parsed(q, parse_q)?.unwrap_or_default(),
     })
 }
@@ -109,37 +111,42 @@ fn parse_q(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// The answer to GET: one ticket, or a page of tickets, comments or changes.
-pub enum Found {
+pub enum TicketsResponse {
     One(Box<TicketDetail>),
-    Tickets(Page<Ticket>),
-    Comments(Page<Comment>),
-    History(Page<Change>),
+    Tickets(ListPage<Ticket>),
+    Comments(ListPage<TicketComment>),
+    History(ListPage<TicketChange>),
 }
 
-impl IntoResponse for Found {
+impl IntoResponse for TicketsResponse {
     fn into_response(self) -> Response {
         match self {
-            Found::One(ticket) => Versioned(*ticket).into_response(),
-            Found::Tickets(page) => page.into_response(),
-            Found::Comments(page) => page.into_response(),
-            Found::History(page) => page.into_response(),
+            TicketsResponse::One(ticket) => Versioned(*ticket).into_response(),
+            TicketsResponse::Tickets(page) => page.into_response(),
+            TicketsResponse::Comments(page) => page.into_response(),
+            TicketsResponse::History(page) => page.into_response(),
         }
     }
 }
 
-impl PartialSchema for Found {
+impl PartialSchema for TicketsResponse {
     fn schema() -> RefOr<Schema> {
         // `anyOf`, because an empty page matches every page schema.
-        let names = [<Page<Ticket>>::name(), TicketDetail::name(), <Page<Comment>>::name(), <Page<Change>>::name()];
+        let names = [
+            <ListPage<Ticket>>::name(),
+            TicketDetail::name(),
+            <ListPage<TicketComment>>::name(),
+            <ListPage<TicketChange>>::name(),
+        ];
         names.into_iter().fold(AnyOfBuilder::new(), |any_of, name| any_of.item(Ref::from_schema_name(name))).into()
     }
 }
 
-impl IntoResponses for Found {
-    fn responses() -> Documented {
+impl IntoResponses for TicketsResponse {
+    fn responses() -> ResponseDocs {
         let text =
             "A page of the list; with `id`, the one ticket; with `id` and `view`, a page of its comments or changes.";
-        documented::<Self>("200", text)
+        document_response::<Self>("200", text)
     }
 }
 
@@ -149,33 +156,41 @@ impl IntoResponses for Found {
 /// names a filter to add: never the tickets of customers or technicians by `created_at` or `updated_at`. One ticket comes
 /// with its `comments` and `history`, of which `view` shows all, newest first.
 #[utoipa::path(
-    get, path = PATH, tag = "Service workflows", operation_id = "list_tickets", params(Query<ListQuery>)
+    get, path = PATH, tag = "Service workflows", operation_id = "list_tickets", params(QueryString<ListQuery>)
 )]
-pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Found> {
+pub async fn list_tickets(caller: Access<Reading>, query: QueryString<ListQuery>) -> Result<TicketsResponse> {
     let db = caller.db();
     let ListQuery { id, view, filter, sort, page } = query.parse()?;
     match (id, view) {
-        (Some(id), Some(view)) => return part(&caller, &db, id, view, &page).await,
-        (Some(id), None) => return store::get(&db, id).await.map(|ticket| Found::One(Box::new(ticket))),
+        (Some(id), Some(view)) => return list_ticket_view(&caller, &db, id, view, &page).await,
+        (Some(id), None) => {
+            return store::get_ticket(&db, id).await.map(|ticket| TicketsResponse::One(Box::new(ticket)));
+        }
         (None, _) => {}
     }
-    let after = page.after(&caller, PATH)?;
-    let order = sort.unwrap_or_else(|| Order::default_of(&filter));
-    let found = find::search::find(&db, &filter, order, after, page.limit).await?;
-    page.page_before(&caller, PATH, found.tickets, found.next).map(Found::Tickets)
+    let after = page.cursor_key(&caller, PATH)?;
+    let order = sort.unwrap_or_else(|| TicketOrder::default_for(&filter));
+    let found = find::search::search_tickets(&db, &filter, order, after, page.limit).await?;
+    page.build_cut_page(&caller, PATH, found.tickets, found.next).map(TicketsResponse::Tickets)
 }
 
 /// A page of the comments or of the history of one ticket.
-async fn part(caller: &Caller, db: &Db, id: TicketId, view: View, page: &PageRequest) -> Result<Found> {
-    let after = page.after(caller, PATH)?;
+async fn list_ticket_view(
+    caller: &Caller,
+    db: &Db,
+    id: TicketId,
+    view: TicketView,
+    page: &PageRequest,
+) -> Result<TicketsResponse> {
+    let after = page.cursor_key(caller, PATH)?;
     match view {
-        View::Comments => {
-            let (comments, next) = store::comments(db, id, after, page.limit).await?;
-            page.page_before(caller, PATH, comments, next).map(Found::Comments)
+        TicketView::Comments => {
+            let (comments, next) = store::list_comments(db, id, after, page.limit).await?;
+            page.build_cut_page(caller, PATH, comments, next).map(TicketsResponse::Comments)
         }
-        View::History => {
-            let (changes, next) = store::history(db, id, after, page.limit).await?;
-            page.page_before(caller, PATH, changes, next).map(Found::History)
+        TicketView::History => {
+            let (changes, next) = store::list_history(db, id, after, page.limit).await?;
+            page.build_cut_page(caller, PATH, changes, next).map(TicketsResponse::History)
         }
     }
 }
@@ -186,23 +201,23 @@ async fn part(caller: &Caller, db: &Db, id: TicketId, view: View, page: &PageReq
 #[utoipa::path(
     post, path = PATH, tag = "Service workflows", operation_id = "create_ticket", request_body = NewTicket
 )]
-pub async fn create(
+pub async fn create_ticket(
     caller: Access<Writing>,
     idempotency: Idempotency,
-    query: Query<()>,
+    query: QueryString<()>,
     body: Json<NewTicket>,
-) -> Result<Once<Created<Ticket>>> {
+) -> Result<IdempotentReply<Created<Ticket>>> {
     let db = caller.db();
     query.parse()?;
     let body = body.read_referring(&db, &registry().referable).await?;
     let (grant, new, references) = (caller.grant(), body.value, body.references);
     idempotency
-        .once(&caller, &db, body.digest, async move |tx| {
-            let asked = grant.ask(tx).await?;
-            let creation = store::prepare(tx, new, &references).await?;
-            let rights = asked.confirm(tx).await?;
-            let ticket = store::create(tx, &rights, creation).await?;
-            Ok(Created::at(PATH, ticket.id, ticket))
+        .run_once(&caller, &db, body.digest, async move |tx| {
+            let asked = grant.start_confirm(tx).await?;
+            let creation = store::prepare_creation(tx, new, &references).await?;
+            let rights = asked.finish_confirm(tx).await?;
+            let ticket = store::create_ticket(tx, &rights, creation).await?;
+            Ok(Created::in_collection(PATH, ticket.id, ticket))
         })
         .await
 }
@@ -213,26 +228,26 @@ pub async fn create(
 /// `invalid_transition`, and nothing of the request is applied. `comment` is appended. Send an `Idempotency-Key`, and a retry
 /// never adds a comment twice.
 #[utoipa::path(
-    patch, path = PATH, tag = "Service workflows", operation_id = "change_ticket", params(Query<One<TicketId>>),
+    patch, path = PATH, tag = "Service workflows", operation_id = "change_ticket", params(QueryString<RecordQuery<TicketId>>),
     request_body = TicketPatch
 )]
-pub async fn change(
+pub async fn change_ticket(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<One<TicketId>>,
+    query: QueryString<RecordQuery<TicketId>>,
     body: Json<TicketPatch>,
-) -> Result<Once<Versioned<Ticket>>> {
+) -> Result<IdempotentReply<Versioned<Ticket>>> {
     let db = caller.db();
     let id = query.parse()?.id;
     let body = body.read_referring(&db, &registry().referable).await?;
     let (grant, patch, references) = (caller.grant(), body.value, body.references);
     idempotency
-        .once(&caller, &db, body.digest, async move |tx| {
-            let asked = grant.ask(tx).await?;
-            let known = store::look_up(tx, id, &references).await?;
-            let rights = asked.confirm(tx).await?;
-            store::change(tx, &rights, known, &if_match, patch).await.map(Versioned)
+        .run_once(&caller, &db, body.digest, async move |tx| {
+            let asked = grant.start_confirm(tx).await?;
+            let known = store::prepare_change(tx, id, &references).await?;
+            let rights = asked.finish_confirm(tx).await?;
+            store::change_ticket(tx, &rights, known, &if_match, patch).await.map(Versioned)
         })
         .await
 }

@@ -3,21 +3,22 @@
 use std::collections::BTreeMap;
 
 use kernel::args;
-use kernel::audit::{self, Entry, FieldChange};
+use kernel::audit::{self, FieldChange, NewAuditEntry};
 use kernel::auth::Rights;
 use kernel::base::{ActorKind, Error, Result, Timestamp, Word};
 use kernel::events;
-use kernel::http::{IfMatch, PageBytes, Patch};
-use kernel::store::refer::{self, Reference};
-use kernel::store::{Ahead, Db, FromRow, Tick, Tx, Value};
+use kernel::http::{IfMatch, PageBytes, PatchField};
+use kernel::store::references::{self, RecordReference};
+use kernel::store::{Db, FromRow, PendingRows, Tick, Tx, Value};
 
-use super::find::terms_of;
-use super::input::{Common, NewComment, NewTicket, TicketPatch};
-use super::sla::{self, Clock, Policy};
-use super::stored::{ChangeColumns, CommentColumns, StoredTicket, TicketColumns, json};
+use super::find::index_terms;
+use super::input::{NewComment, NewTicket, TicketFields, TicketPatch};
+use super::sla::{self, SlaClock, SlaPolicy};
+use super::stored::{CommentColumns, StoredTicket, TicketChangeColumns, TicketColumns, to_json};
 use super::{
-    Change, Changes, Comment, CommentId, CommentedTicket, Priority, SlaState, Source, Status, TICKET_COMMENTED,
-    TICKET_CREATED, TICKET_UPDATED, Ticket, TicketDetail, TicketId, Type, UpdatedTicket, changes,
+    CommentId, CommentedTicket, Priority, SlaState, Source, TICKET_COMMENTED, TICKET_CREATED, TICKET_UPDATED, Ticket,
+    TicketChange, TicketChanges, TicketComment, TicketDetail, TicketId, TicketStatus, TicketType, UpdatedTicket,
+    diff_tickets,
 };
 use feature_kit::custom_fields::{check_custom_fields, merge_patch};
 use feature_kit::registry;
@@ -41,7 +42,7 @@ kernel::statements! {
     IN_FUTURE = kernel::sql![FULL, " AND updated_at > $2 ORDER BY updated_at, sequence, number LIMIT $3"];
     FIND_EXTERNAL = "SELECT number FROM tickets WHERE tenant_id = $1 AND external_id = $2";
     INSERT_COMMENT = CommentColumns::INSERT;
-    INSERT_CHANGE = ChangeColumns::INSERT;
+    INSERT_CHANGE = TicketChangeColumns::INSERT;
     COMMENT_SIZES = "SELECT ordinal, size_bytes FROM ticket_comments WHERE tenant_id = $1 AND number = $2
         ORDER BY ordinal DESC LIMIT $3";
     COMMENTS = kernel::sql![CommentColumns::SELECT, " AND number = $2 AND ordinal >= $3 ORDER BY ordinal LIMIT $4"];
@@ -51,7 +52,7 @@ kernel::statements! {
         ORDER BY version DESC LIMIT $4";
     CHANGE_SIZES = "SELECT version, size_bytes FROM ticket_changes WHERE tenant_id = $1 AND number = $2
         ORDER BY version DESC LIMIT $3";
-    HISTORY = kernel::sql![ChangeColumns::SELECT, " AND number = $2 AND version >= $3 ORDER BY version LIMIT $4"];
+    HISTORY = kernel::sql![TicketChangeColumns::SELECT, " AND number = $2 AND version >= $3 ORDER BY version LIMIT $4"];
 }
 
 /// How many comments, and how many changes, are shown with a ticket; and the bytes of each list.
@@ -61,19 +62,19 @@ const SHOWN_BYTES_MAX: i64 = 4_000_000;
 /// Longer values are left out of the audit trail.
 const AUDITED_BYTES_MAX: usize = 1_000;
 
-pub async fn get(db: &Db, id: TicketId) -> Result<TicketDetail> {
-    let stored: StoredTicket = db.one(GET, args![id]).await?;
+pub async fn get_ticket(db: &Db, id: TicketId) -> Result<TicketDetail> {
+    let stored: StoredTicket = db.get_one(GET, args![id]).await?;
     let number = stored.number();
-    let first = first_shown(&db.list(COMMENT_SIZES, args![number, SHOWN_MAX]).await?);
+    let first = first_within_size(&db.list(COMMENT_SIZES, args![number, SHOWN_MAX]).await?);
     let comments = db.list(COMMENTS, args![number, first, SHOWN_MAX]).await?;
-    let first = first_shown(&db.list(CHANGE_SIZES, args![number, SHOWN_MAX]).await?);
+    let first = first_within_size(&db.list(CHANGE_SIZES, args![number, SHOWN_MAX]).await?);
     let history = db.list(HISTORY, args![number, first, SHOWN_MAX]).await?;
-    Ok(TicketDetail { ticket: stored.at(db.world().now()), comments, history })
+    Ok(TicketDetail { ticket: stored.into_ticket_at(db.env().now()), comments, history })
 }
 
 /// The oldest position from which the newest entries fit into the size limit. `sizes` has positions with their sizes,
 /// newest first.
-fn first_shown(sizes: &[(i64, i64)]) -> i64 {
+fn first_within_size(sizes: &[(i64, i64)]) -> i64 {
     let mut bytes = 0;
     let fits = |(_, size): &&(i64, i64)| {
         bytes += size;
@@ -83,28 +84,38 @@ fn first_shown(sizes: &[(i64, i64)]) -> i64 {
 }
 
 /// The comments of a ticket, newest first, and the position after which the next page starts.
-pub async fn comments(db: &Db, id: TicketId, after: Option<i64>, limit: usize) -> Result<(Vec<Comment>, Option<i64>)> {
-    page(db, id, (COMMENTS_BEFORE, COMMENTS), after, limit).await
+pub async fn list_comments(
+    db: &Db,
+    id: TicketId,
+    after: Option<i64>,
+    limit: usize,
+) -> Result<(Vec<TicketComment>, Option<i64>)> {
+    list_newest_first(db, id, (COMMENTS_BEFORE, COMMENTS), after, limit).await
 }
 
 /// The changes of a ticket, newest first, and the position after which the next page starts.
-pub async fn history(db: &Db, id: TicketId, after: Option<i64>, limit: usize) -> Result<(Vec<Change>, Option<i64>)> {
-    page(db, id, (CHANGES_BEFORE, HISTORY), after, limit).await
+pub async fn list_history(
+    db: &Db,
+    id: TicketId,
+    after: Option<i64>,
+    limit: usize,
+) -> Result<(Vec<TicketChange>, Option<i64>)> {
+    list_newest_first(db, id, (CHANGES_BEFORE, HISTORY), after, limit).await
 }
 
 /// A page of comments or changes: reads positions and sizes first, then as many rows as fit.
-async fn page<T: FromRow>(
+async fn list_newest_first<T: FromRow>(
     db: &Db,
     id: TicketId,
     (sizes, read): (&str, &str),
     after: Option<i64>,
     limit: usize,
 ) -> Result<(Vec<T>, Option<i64>)> {
-    let number: i64 = db.one(NUMBER, args![id]).await?;
+    let number: i64 = db.get_one(NUMBER, args![id]).await?;
     let fetched = i64::try_from(limit + 1).map_err(Error::internal)?;
     let sizes: Vec<(i64, i64)> = db.list(sizes, args![number, after.unwrap_or(i64::MAX), fetched]).await?;
     let mut bytes = PageBytes::default();
-    let fits = |(_, size): &&(i64, i64)| bytes.fits(usize::try_from(*size).unwrap_or_default());
+    let fits = |(_, size): &&(i64, i64)| bytes.fits_bytes(usize::try_from(*size).unwrap_or_default());
     let shown = sizes.iter().take(limit).take_while(fits).count();
     let Some((last, _)) = shown.checked_sub(1).and_then(|at| sizes.get(at)) else { return Ok((Vec::new(), None)) };
     let mut rows: Vec<T> = db.list(read, args![number, last, i64::try_from(shown).map_err(Error::internal)?]).await?;
@@ -113,40 +124,44 @@ async fn page<T: FromRow>(
 }
 
 /// A ticket to be created, with the queries it depends on. They are sent together and awaited later.
-pub struct Creation<'a> {
-    fields: Common,
+pub struct PendingTicketCreation<'a> {
+    fields: TicketFields,
     priority: Priority,
-    references: refer::Asked<'a>,
-    policy: Ahead<Policy>,
-    number: Ahead<i64>,
+    references: references::ReferenceLookup<'a>,
+    policy: PendingRows<SlaPolicy>,
+    number: PendingRows<i64>,
 }
 
 /// Sends the queries that creating a ticket needs. An unused number is rolled back with the transaction.
-pub async fn prepare<'a>(tx: &mut Tx, new: NewTicket, references: &'a [Reference]) -> Result<Creation<'a>> {
-    tx.tick_ahead().await?;
+pub async fn prepare_creation<'a>(
+    tx: &mut Tx,
+    new: NewTicket,
+    references: &'a [RecordReference],
+) -> Result<PendingTicketCreation<'a>> {
+    tx.send_tick().await?;
     let NewTicket(fields) = new;
     let priority = fields.priority.unwrap_or(Priority::Medium);
-    let references = refer::ask(tx, &registry().referable, references).await?;
-    let policy = sla::store::ask(tx, priority).await?;
-    let number = tx.ask(NEXT_NUMBER, Vec::new()).await?;
-    Ok(Creation { fields, priority, references, policy, number })
+    let references = references::send_lookup(tx, &registry().referable, references).await?;
+    let policy = sla::store::send_policy_query(tx, priority).await?;
+    let number = tx.send_query(NEXT_NUMBER, Vec::new()).await?;
+    Ok(PendingTicketCreation { fields, priority, references, policy, number })
 }
 
 /// Creates the ticket. It takes the confirmed rights, because only an authorized caller may learn what is wrong with the
 /// request.
-pub async fn create(tx: &mut Tx, _: &Rights, creation: Creation<'_>) -> Result<Ticket> {
-    let Creation { fields, priority, references, policy, number } = creation;
+pub async fn create_ticket(tx: &mut Tx, _: &Rights, creation: PendingTicketCreation<'_>) -> Result<Ticket> {
+    let PendingTicketCreation { fields, priority, references, policy, number } = creation;
     let Tick { at: now, sequence } = tx.tick().await?;
-    references.check(tx).await?;
-    let number = tx.answer(number).await?.pop().ok_or_else(|| Error::internal("a tenant without a clock"))?;
-    let clock = Clock::start(tx.answer(policy).await?.pop(), now)?;
+    references.await_check(tx).await?;
+    let number = tx.await_rows(number).await?.pop().ok_or_else(|| Error::internal("a tenant without a clock"))?;
+    let clock = SlaClock::for_new_ticket(tx.await_rows(policy).await?.pop(), now)?;
     let ticket = Ticket {
-        id: TicketId::new_numbered(tx.world(), now, number),
+        id: TicketId::new_numbered(tx.env(), now, number),
         number,
         subject: String::new(),
         description: None,
-        r#type: Type::Incident,
-        status: Status::New,
+        r#type: TicketType::Incident,
+        status: TicketStatus::New,
         priority,
         organization_id: None,
         requester: None,
@@ -175,121 +190,125 @@ pub async fn create(tx: &mut Tx, _: &Rights, creation: Creation<'_>) -> Result<T
         updated_at: now,
     };
     let mut stored = StoredTicket { ticket, clock, sequence };
-    apply(&mut stored.ticket, fields)?;
-    stored.show_clock();
+    apply_fields(&mut stored.ticket, fields)?;
+    stored.sync_sla_fields();
     check_external_id(tx, None, &stored.ticket).await?;
-    tx.later(INSERT, stored.values()?).await?;
-    tx.changed("ticket", stored.ticket.id).await?;
-    write_terms(tx, INSERT_TERMS, number, &terms_of(&stored.ticket).iter().collect::<Vec<_>>()).await?;
-    let begun = FieldChange { from: serde_json::Value::Null, to: Status::New.as_str().into() };
-    note(tx, &stored.ticket, &Changes(BTreeMap::from([("status".to_owned(), begun)]))).await?;
-    audit::record(tx, Entry::new("ticket.create", "ticket", stored.ticket.id)).await?;
-    let ticket = stored.at(now);
+    tx.enqueue(INSERT, stored.to_row_values()?).await?;
+    tx.record_change("ticket", stored.ticket.id).await?;
+    write_terms(tx, INSERT_TERMS, number, &index_terms(&stored.ticket).iter().collect::<Vec<_>>()).await?;
+    let begun = FieldChange { from: serde_json::Value::Null, to: TicketStatus::New.as_str().into() };
+    insert_history(tx, &stored.ticket, &TicketChanges(BTreeMap::from([("status".to_owned(), begun)]))).await?;
+    audit::record_entry(tx, NewAuditEntry::new("ticket.create", "ticket", stored.ticket.id)).await?;
+    let ticket = stored.into_ticket_at(now);
     events::publish(tx, &TICKET_CREATED, ticket.id, &ticket).await?;
     Ok(ticket)
 }
 
 /// The queries that changing a ticket depends on. They are sent together and awaited later.
-pub struct Known<'a> {
-    references: refer::Asked<'a>,
-    ticket: Ahead<StoredTicket>,
+pub struct PendingTicketChange<'a> {
+    references: references::ReferenceLookup<'a>,
+    ticket: PendingRows<StoredTicket>,
 }
 
 /// Sends the queries that changing a ticket needs.
-pub async fn look_up<'a>(tx: &mut Tx, id: TicketId, references: &'a [Reference]) -> Result<Known<'a>> {
-    tx.tick_ahead().await?;
-    let references = refer::ask(tx, &registry().referable, references).await?;
-    Ok(Known { references, ticket: tx.ask(GET, vec![id.into()]).await? })
+pub async fn prepare_change<'a>(
+    tx: &mut Tx,
+    id: TicketId,
+    references: &'a [RecordReference],
+) -> Result<PendingTicketChange<'a>> {
+    tx.send_tick().await?;
+    let references = references::send_lookup(tx, &registry().referable, references).await?;
+    Ok(PendingTicketChange { references, ticket: tx.send_query(GET, vec![id.into()]).await? })
 }
 
 /// Changes the ticket for a caller whose rights are confirmed.
-pub async fn change(
+pub async fn change_ticket(
     tx: &mut Tx,
     _: &Rights,
-    known: Known<'_>,
+    known: PendingTicketChange<'_>,
     if_match: &IfMatch,
     patch: TicketPatch,
 ) -> Result<Ticket> {
     let Tick { at: now, sequence } = tx.tick().await?;
-    let stored = tx.answer(known.ticket).await?.pop();
+    let stored = tx.await_rows(known.ticket).await?.pop();
     // References that the ticket has already are not checked: they may be archived or disabled by now.
-    let kept = stored.as_ref().map(|stored| kept_by(&stored.ticket)).unwrap_or_default();
-    known.references.check_but(tx, &kept).await?;
+    let kept = stored.as_ref().map(|stored| existing_references(&stored.ticket)).unwrap_or_default();
+    known.references.await_check_except(tx, &kept).await?;
     let mut stored = stored.ok_or_else(Error::not_found)?;
-    if_match.check(stored.ticket.version)?;
+    if_match.check_version(stored.ticket.version)?;
     let old = stored.ticket.clone();
     let TicketPatch { fields, comment } = patch;
     let wanted = fields.status.filter(|status| *status != old.status);
-    apply(&mut stored.ticket, fields)?;
+    apply_fields(&mut stored.ticket, fields)?;
     if let Some(to) = wanted {
-        old.status.check_change(to)?;
-        turn(&mut stored, to, now)?;
+        old.status.check_transition(to)?;
+        transition_status(&mut stored, to, now)?;
     }
     if stored.ticket.priority != old.priority {
-        let policy = sla::store::find(tx, stored.ticket.priority).await?;
-        stored.clock.promise(policy)?;
+        let policy = sla::store::find_policy(tx, stored.ticket.priority).await?;
+        stored.clock.set_policy(policy)?;
     }
-    stored.show_clock();
-    let told = changes(&old, &stored.ticket)?;
+    stored.sync_sla_fields();
+    let told = diff_tickets(&old, &stored.ticket)?;
     check_external_id(tx, Some(&old), &stored.ticket).await?;
     let comment = match comment {
-        Some(comment) => Some(say(tx, &mut stored, comment, now).await?),
+        Some(comment) => Some(append_comment(tx, &mut stored, comment, now).await?),
         None => None,
     };
     if told.0.is_empty() && comment.is_none() {
-        return Ok(stored.at(now));
+        return Ok(stored.into_ticket_at(now));
     }
     stored.ticket.version += 1;
     (stored.ticket.updated_at, stored.sequence) = (now, sequence);
-    save(tx, &old, &stored).await?;
+    save_ticket(tx, &old, &stored).await?;
     // Computed again, because a comment may have set the first response.
-    let all = changes(&old, &stored.ticket)?;
+    let all = diff_tickets(&old, &stored.ticket)?;
     if !all.0.is_empty() {
-        note(tx, &stored.ticket, &all).await?;
+        insert_history(tx, &stored.ticket, &all).await?;
     }
-    tell(tx, stored.at(now), all, !told.0.is_empty(), comment).await
+    publish_changes(tx, stored.into_ticket_at(now), all, !told.0.is_empty(), comment).await
 }
 
 /// Applies the fields of a request, except status and comment, which have side effects.
-fn apply(ticket: &mut Ticket, fields: Common) -> Result<()> {
+fn apply_fields(ticket: &mut Ticket, fields: TicketFields) -> Result<()> {
     if let Some(subject) = fields.subject {
         ticket.subject = subject;
     }
     ticket.r#type = fields.r#type.unwrap_or(ticket.r#type);
     ticket.priority = fields.priority.unwrap_or(ticket.priority);
-    fields.description.apply(&mut ticket.description);
-    fields.organization_id.apply(&mut ticket.organization_id);
+    fields.description.apply_to(&mut ticket.description);
+    fields.organization_id.apply_to(&mut ticket.organization_id);
     match fields.requester {
-        Patch::Keep => {}
-        Patch::Clear => ticket.requester = None,
-        Patch::Set(requester) => ticket.requester = requester.merge(ticket.requester.take()),
+        PatchField::Keep => {}
+        PatchField::Clear => ticket.requester = None,
+        PatchField::Set(requester) => ticket.requester = requester.apply_to(ticket.requester.take()),
     }
-    fields.assignee_id.apply(&mut ticket.assignee_id);
-    fields.team.apply(&mut ticket.team);
-    fields.category.apply(&mut ticket.category);
+    fields.assignee_id.apply_to(&mut ticket.assignee_id);
+    fields.team.apply_to(&mut ticket.team);
+    fields.category.apply_to(&mut ticket.category);
     fields.tags.apply_or_default(&mut ticket.tags);
     match fields.custom_fields {
-        Patch::Keep => {}
-        Patch::Clear => ticket.custom_fields.clear(),
-        Patch::Set(patch) => {
+        PatchField::Keep => {}
+        PatchField::Clear => ticket.custom_fields.clear(),
+        PatchField::Set(patch) => {
             merge_patch(&mut ticket.custom_fields, patch);
             check_custom_fields(&ticket.custom_fields)
                 .map_err(|(code, detail)| Error::invalid("/custom_fields", code, detail))?;
         }
     }
     fields.device_ids.apply_or_default(&mut ticket.device_ids);
-    fields.external_id.apply(&mut ticket.external_id);
-    fields.due_at.apply(&mut ticket.due_at);
+    fields.external_id.apply_to(&mut ticket.external_id);
+    fields.due_at.apply_to(&mut ticket.due_at);
     Ok(())
 }
 
 /// Sets the status with the SLA clock, `resolved_at` and `closed_at`.
-fn turn(stored: &mut StoredTicket, to: Status, now: Timestamp) -> Result<()> {
-    stored.clock.turn(to, now)?;
+fn transition_status(stored: &mut StoredTicket, to: TicketStatus, now: Timestamp) -> Result<()> {
+    stored.clock.apply_status(to, now)?;
     let ticket = &mut stored.ticket;
     match to {
-        Status::Resolved => ticket.resolved_at = Some(now),
-        Status::Closed => ticket.closed_at = Some(now),
+        TicketStatus::Resolved => ticket.resolved_at = Some(now),
+        TicketStatus::Closed => ticket.closed_at = Some(now),
         _ if ticket.status.is_done() => (ticket.resolved_at, ticket.closed_at) = (None, None),
         _ => {}
     }
@@ -298,16 +317,21 @@ fn turn(stored: &mut StoredTicket, to: Status, now: Timestamp) -> Result<()> {
 }
 
 /// Appends a comment. The first public comment by a user or key is the first response.
-async fn say(tx: &mut Tx, stored: &mut StoredTicket, new: NewComment, now: Timestamp) -> Result<Comment> {
+async fn append_comment(
+    tx: &mut Tx,
+    stored: &mut StoredTicket,
+    new: NewComment,
+    now: Timestamp,
+) -> Result<TicketComment> {
     let author = tx.actor().who.clone();
     if new.public && matches!(author.kind, ActorKind::User | ActorKind::ApiKey) {
-        stored.clock.respond(now)?;
-        stored.show_clock();
+        stored.clock.record_response(now)?;
+        stored.sync_sla_fields();
     }
     stored.ticket.comment_count += 1;
     let (number, position) = (stored.ticket.number, stored.ticket.comment_count);
-    let id = CommentId::new_numbered(tx.world(), now, position);
-    let size = json(&new.body)?.len() as i64;
+    let id = CommentId::new_numbered(tx.env(), now, position);
+    let size = to_json(&new.body)?.len() as i64;
     let row = CommentColumns {
         number: number.into(),
         ordinal: position.into(),
@@ -320,12 +344,12 @@ async fn say(tx: &mut Tx, stored: &mut StoredTicket, new: NewComment, now: Times
         size_bytes: size.into(),
         body: new.body.as_str().into(),
     };
-    tx.later(INSERT_COMMENT, row.into_vec()).await?;
-    Ok(Comment { id, body: new.body, public: new.public, author, created_at: now })
+    tx.enqueue(INSERT_COMMENT, row.into_vec()).await?;
+    Ok(TicketComment { id, body: new.body, public: new.public, author, created_at: now })
 }
 
 /// The organization and the assignee that a ticket refers to. Devices are not exempt: a deleted one cannot be named again.
-fn kept_by(ticket: &Ticket) -> Vec<String> {
+fn existing_references(ticket: &Ticket) -> Vec<String> {
     let organization = ticket.organization_id.map(|id| id.to_string());
     organization.into_iter().chain(ticket.assignee_id.map(|id| id.to_string())).collect()
 }
@@ -342,32 +366,32 @@ async fn check_external_id(tx: &mut Tx, old: Option<&Ticket>, new: &Ticket) -> R
     }
 }
 
-async fn save(tx: &mut Tx, old: &Ticket, stored: &StoredTicket) -> Result<()> {
-    tx.later(UPDATE, stored.values()?).await?;
-    tx.changed("ticket", old.id).await?;
-    let (before, after) = (terms_of(old), terms_of(&stored.ticket));
+async fn save_ticket(tx: &mut Tx, old: &Ticket, stored: &StoredTicket) -> Result<()> {
+    tx.enqueue(UPDATE, stored.to_row_values()?).await?;
+    tx.record_change("ticket", old.id).await?;
+    let (before, after) = (index_terms(old), index_terms(&stored.ticket));
     write_terms(tx, DELETE_TERMS, old.number, &before.difference(&after).collect::<Vec<_>>()).await?;
     write_terms(tx, INSERT_TERMS, old.number, &after.difference(&before).collect::<Vec<_>>()).await
 }
 
 /// Parameters for terms in one statement.
-const TERMS: usize = 16;
+const TERMS_PER_STATEMENT: usize = 16;
 
 async fn write_terms(tx: &mut Tx, sql: &'static str, number: i64, terms: &[&String]) -> Result<()> {
-    for terms in terms.chunks(TERMS) {
+    for terms in terms.chunks(TERMS_PER_STATEMENT) {
         let mut row: Vec<Value> = vec![number.into()];
         row.extend(terms.iter().map(|term| Value::from(term.as_str())));
-        row.resize(1 + TERMS, Value::Null);
-        tx.later(sql, row).await?;
+        row.resize(1 + TERMS_PER_STATEMENT, Value::Null);
+        tx.enqueue(sql, row).await?;
     }
     Ok(())
 }
 
 /// Inserts the history row of a change, under the ticket's new version.
-async fn note(tx: &mut Tx, ticket: &Ticket, changes: &Changes) -> Result<()> {
+async fn insert_history(tx: &mut Tx, ticket: &Ticket, changes: &TicketChanges) -> Result<()> {
     let actor = tx.actor().who.clone();
-    let changes = json(changes)?;
-    let row = ChangeColumns {
+    let changes = to_json(changes)?;
+    let row = TicketChangeColumns {
         number: ticket.number.into(),
         version: ticket.version.into(),
         at: ticket.updated_at.into(),
@@ -377,54 +401,60 @@ async fn note(tx: &mut Tx, ticket: &Ticket, changes: &Changes) -> Result<()> {
         size_bytes: Value::Int(changes.len() as i64),
         changes: changes.into(),
     };
-    tx.later(INSERT_CHANGE, row.into_vec()).await
+    tx.enqueue(INSERT_CHANGE, row.into_vec()).await
 }
 
 /// A value for the audit trail. Long texts are left out; the ticket's history has them.
-fn brief(value: &serde_json::Value) -> Result<serde_json::Value> {
-    let long = json(value)?.len() > AUDITED_BYTES_MAX;
+fn shorten_for_audit(value: &serde_json::Value) -> Result<serde_json::Value> {
+    let long = to_json(value)?.len() > AUDITED_BYTES_MAX;
     Ok(if long { serde_json::json!({"truncated": true}) } else { value.clone() })
 }
 
 /// Writes audit entries and publishes events for the change and the comment. A comment alone is no update.
-async fn tell(tx: &mut Tx, ticket: Ticket, all: Changes, changed: bool, comment: Option<Comment>) -> Result<Ticket> {
+async fn publish_changes(
+    tx: &mut Tx,
+    ticket: Ticket,
+    all: TicketChanges,
+    changed: bool,
+    comment: Option<TicketComment>,
+) -> Result<Ticket> {
     if changed {
-        let mut entry = audit::Changes::default();
+        let mut entry = audit::AuditChanges::default();
         for (field, change) in &all.0 {
-            entry.tell(field, &brief(&change.from)?, &brief(&change.to)?);
+            entry.add_described(field, &shorten_for_audit(&change.from)?, &shorten_for_audit(&change.to)?);
         }
-        audit::record(tx, Entry::new("ticket.update", "ticket", ticket.id).changes(entry)).await?;
+        audit::record_entry(tx, NewAuditEntry::new("ticket.update", "ticket", ticket.id).with_changes(entry)).await?;
         let updated = UpdatedTicket { ticket: ticket.clone(), changes: all };
         events::publish(tx, &TICKET_UPDATED, ticket.id, &updated).await?;
     }
     let Some(comment) = comment else { return Ok(ticket) };
-    audit::record(tx, Entry::new("ticket.comment", "ticket", ticket.id)).await?;
+    audit::record_entry(tx, NewAuditEntry::new("ticket.comment", "ticket", ticket.id)).await?;
     let commented = CommentedTicket { ticket, comment };
     events::publish(tx, &TICKET_COMMENTED, commented.ticket.id, &commented).await?;
     Ok(commented.ticket)
 }
 
 /// Tickets of one clamping step: each is read and written whole.
-const BRING_BACK_ROWS: i64 = 200;
+const CLAMP_ROWS: i64 = 200;
 
 /// Clamps future timestamps of tickets to `now`, before the tenant's clock is set back. Otherwise readers of changes would
 /// miss every change until the clock reaches those timestamps again. Returns the number of tickets.
-pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
+pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
     let mut all = 0;
     loop {
         let brought = db.write(async move |tx| {
-            let found: Vec<StoredTicket> = tx.list(IN_FUTURE, args![now, BRING_BACK_ROWS]).await?;
+            let found: Vec<StoredTicket> = tx.list(IN_FUTURE, args![now, CLAMP_ROWS]).await?;
             let mut rows = Vec::with_capacity(found.len());
             for mut stored in found {
-                stored.bring_back(now)?;
-                tx.changed("ticket", stored.ticket.id).await?;
-                rows.push(stored.values()?);
+                stored.clamp_future_timestamps(now)?;
+                tx.record_change("ticket", stored.ticket.id).await?;
+                rows.push(stored.to_row_values()?);
             }
             tx.exec_each(UPDATE, &rows).await
         });
         let brought = brought.await?;
         all += brought;
-        if brought < BRING_BACK_ROWS.unsigned_abs() {
+        if brought < CLAMP_ROWS.unsigned_abs() {
             return Ok(all);
         }
     }

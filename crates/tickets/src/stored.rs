@@ -3,8 +3,10 @@
 use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::store::{FromRow, Row, Value};
 
-use super::sla::{Clock, Counted, Deadline, Policy};
-use super::{Change, Comment, Priority, Requester, SlaState, Source, Status, Ticket, Type};
+use super::sla::{CountedTime, SlaClock, SlaDeadline, SlaPolicy};
+use super::{
+    Priority, SlaState, Source, Ticket, TicketChange, TicketComment, TicketRequester, TicketStatus, TicketType,
+};
 
 kernel::columns! {
     /// Every column of a ticket.
@@ -24,7 +26,7 @@ kernel::columns! {
 }
 
 kernel::columns! {
-    pub struct ChangeColumns in "ticket_changes" {
+    pub struct TicketChangeColumns in "ticket_changes" {
         number, version, at, actor_type, actor_id, actor_name, size_bytes, changes,
     }
 }
@@ -32,7 +34,7 @@ kernel::columns! {
 /// A stored ticket. Its `sla_state` depends on the time, so it is computed when the ticket is shown.
 pub struct StoredTicket {
     pub ticket: Ticket,
-    pub clock: Clock,
+    pub clock: SlaClock,
     /// The sequence of the last write that changed the ticket.
     pub sequence: i64,
 }
@@ -43,18 +45,18 @@ impl FromRow for StoredTicket {
         let text = |index: usize| row.get::<String>(index);
         let name: Option<String> = row.get(AT.requester_name)?;
         let email: Option<String> = row.get(AT.requester_email)?;
-        let requester = (name.is_some() || email.is_some()).then_some(Requester { name, email });
-        let deadline = |due: usize, risk: usize| -> Result<Option<Deadline>> {
+        let requester = (name.is_some() || email.is_some()).then_some(TicketRequester { name, email });
+        let deadline = |due: usize, risk: usize| -> Result<Option<SlaDeadline>> {
             let (due, risk): (Option<Timestamp>, Option<Timestamp>) = (row.get(due)?, row.get(risk)?);
-            Ok(due.zip(risk).map(|(due_at, risk_at)| Deadline { due_at, risk_at }))
+            Ok(due.zip(risk).map(|(due_at, risk_at)| SlaDeadline { due_at, risk_at }))
         };
         let policy: Option<String> = row.get(AT.sla_policy)?;
         let pauses: Vec<(i64, i64)> = from_json(&text(AT.sla_pauses)?)?;
         let moment = Timestamp::from_millis;
         let counted: (Option<Timestamp>, Option<i64>) = (row.get(AT.sla_counted_until)?, row.get(AT.sla_counted_ms)?);
-        let clock = Clock {
-            counted: counted.0.zip(counted.1).map(|(until, ms)| Counted { until, ms }),
-            policy: policy.map(|text| from_json::<Policy>(&text)).transpose()?,
+        let clock = SlaClock {
+            counted: counted.0.zip(counted.1).map(|(until, ms)| CountedTime { until, ms }),
+            policy: policy.map(|text| from_json::<SlaPolicy>(&text)).transpose()?,
             first_response: deadline(AT.first_response_due_at, AT.first_response_risk_at)?,
             first_responded_at: row.get(AT.first_responded_at)?,
             resolution: deadline(AT.resolution_due_at, AT.resolution_risk_at)?,
@@ -68,8 +70,8 @@ impl FromRow for StoredTicket {
             number: row.get(AT.number)?,
             subject: row.get(AT.subject)?,
             description: row.get(AT.description)?,
-            r#type: Type::stored(&text(AT.r#type)?)?,
-            status: Status::stored(&text(AT.status)?)?,
+            r#type: TicketType::from_stored(&text(AT.r#type)?)?,
+            status: TicketStatus::from_stored(&text(AT.status)?)?,
             priority: Priority::from_rank(row.get(AT.priority)?)?,
             organization_id: row.get(AT.organization_id)?,
             requester,
@@ -80,7 +82,7 @@ impl FromRow for StoredTicket {
             custom_fields: from_json(&text(AT.custom_fields)?)?,
             device_ids: devices.iter().filter_map(|id| id.parse().ok()).collect(),
             external_id: row.get(AT.external_id)?,
-            source: Source::stored(&text(AT.source)?)?,
+            source: Source::from_stored(&text(AT.source)?)?,
             due_at: row.get(AT.due_at)?,
             first_response_due_at: row.get(AT.first_response_due_at)?,
             first_responded_at: row.get(AT.first_responded_at)?,
@@ -97,25 +99,25 @@ impl FromRow for StoredTicket {
     }
 }
 
-impl FromRow for Comment {
+impl FromRow for TicketComment {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: CommentColumns<usize> = CommentColumns::AT;
-        Ok(Comment {
+        Ok(TicketComment {
             id: row.get(AT.id)?,
             body: row.get(AT.body)?,
             public: row.get(AT.public)?,
-            author: row.actor([AT.author_type, AT.author_id, AT.author_name])?,
+            author: row.get_actor([AT.author_type, AT.author_id, AT.author_name])?,
             created_at: row.get(AT.created_at)?,
         })
     }
 }
 
-impl FromRow for Change {
+impl FromRow for TicketChange {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        const AT: ChangeColumns<usize> = ChangeColumns::AT;
-        Ok(Change {
+        const AT: TicketChangeColumns<usize> = TicketChangeColumns::AT;
+        Ok(TicketChange {
             at: row.get(AT.at)?,
-            actor: row.actor([AT.actor_type, AT.actor_id, AT.actor_name])?,
+            actor: row.get_actor([AT.actor_type, AT.actor_id, AT.actor_name])?,
             changes: from_json(&row.get::<String>(AT.changes)?)?,
         })
     }
@@ -127,32 +129,32 @@ impl StoredTicket {
     }
 
     /// The ticket with its SLA state at a moment.
-    pub fn at(mut self, now: Timestamp) -> Ticket {
-        self.ticket.sla_state = self.clock.state(self.ticket.status, now);
+    pub fn into_ticket_at(mut self, now: Timestamp) -> Ticket {
+        self.ticket.sla_state = self.clock.state_at(self.ticket.status, now);
         self.ticket
     }
 
     /// Clamps timestamps that were written while the tenant's clock was ahead. The caller's own `due_at` stays.
-    pub fn bring_back(&mut self, now: Timestamp) -> Result<()> {
-        self.clock.bring_back(now)?;
+    pub fn clamp_future_timestamps(&mut self, now: Timestamp) -> Result<()> {
+        self.clock.clamp_future_timestamps(now)?;
         let ticket = &mut self.ticket;
         ticket.created_at = ticket.created_at.min(now);
         ticket.updated_at = ticket.updated_at.min(now);
         ticket.resolved_at = ticket.resolved_at.map(|at| at.min(now));
         ticket.closed_at = ticket.closed_at.map(|at| at.min(now));
-        self.show_clock();
+        self.sync_sla_fields();
         Ok(())
     }
 
     /// The values of every column, for INSERT and UPDATE.
-    pub fn values(&self) -> Result<Vec<Value>> {
+    pub fn to_row_values(&self) -> Result<Vec<Value>> {
         let (ticket, clock) = (&self.ticket, &self.clock);
         let requester = ticket.requester.clone().unwrap_or_default();
         let devices: Vec<String> = ticket.device_ids.iter().map(ToString::to_string).collect();
         let millis = |(from, until): &(Timestamp, Timestamp)| (from.as_millis(), until.as_millis());
         let pauses: Vec<(i64, i64)> = clock.pauses.iter().map(millis).collect();
-        let due = |deadline: Option<Deadline>| deadline.map(|deadline| deadline.due_at);
-        let risk = |deadline: Option<Deadline>| deadline.map(|deadline| deadline.risk_at);
+        let due = |deadline: Option<SlaDeadline>| deadline.map(|deadline| deadline.due_at);
+        let risk = |deadline: Option<SlaDeadline>| deadline.map(|deadline| deadline.risk_at);
         let row = TicketColumns {
             id: ticket.id.into(),
             number: ticket.number.into(),
@@ -166,8 +168,8 @@ impl StoredTicket {
             assignee_id: ticket.assignee_id.into(),
             team: ticket.team.as_deref().into(),
             category: ticket.category.as_deref().into(),
-            tags: json(&ticket.tags)?.into(),
-            device_ids: json(&devices)?.into(),
+            tags: to_json(&ticket.tags)?.into(),
+            device_ids: to_json(&devices)?.into(),
             external_id: ticket.external_id.as_deref().into(),
             source: ticket.source.as_str().into(),
             due_at: ticket.due_at.into(),
@@ -177,15 +179,15 @@ impl StoredTicket {
             resolution_due_at: due(clock.resolution).into(),
             resolution_risk_at: risk(clock.resolution).into(),
             sla_paused_at: clock.paused_at.into(),
-            sla_pauses: json(&pauses)?.into(),
-            sla_policy: clock.policy.as_ref().map(json).transpose()?.into(),
+            sla_pauses: to_json(&pauses)?.into(),
+            sla_policy: clock.policy.as_ref().map(to_json).transpose()?.into(),
             resolved_at: ticket.resolved_at.into(),
             closed_at: ticket.closed_at.into(),
             comment_count: ticket.comment_count.into(),
             version: ticket.version.into(),
             created_at: ticket.created_at.into(),
             updated_at: ticket.updated_at.into(),
-            custom_fields: json(&ticket.custom_fields)?.into(),
+            custom_fields: to_json(&ticket.custom_fields)?.into(),
             description: ticket.description.as_deref().into(),
             sequence: self.sequence.into(),
             sla_counted_until: clock.counted.map(|counted| counted.until).into(),
@@ -195,7 +197,7 @@ impl StoredTicket {
     }
 
     /// Copies the due times and the first response of the SLA clock to the ticket.
-    pub fn show_clock(&mut self) {
+    pub fn sync_sla_fields(&mut self) {
         self.ticket.first_response_due_at = self.clock.first_response.map(|deadline| deadline.due_at);
         self.ticket.first_responded_at = self.clock.first_responded_at;
         self.ticket.resolution_due_at = self.clock.resolution.map(|deadline| deadline.due_at);
@@ -206,6 +208,6 @@ fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(Error::internal)
 }
 
-pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
+pub fn to_json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(Error::internal)
 }

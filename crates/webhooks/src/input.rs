@@ -6,7 +6,7 @@ use feature_kit::parse_target_url;
 use feature_kit::request_headers::{HEADER_BYTES_MAX, HEADERS_MAX, parse_headers};
 use feature_kit::subscription::{parse_patterns, patterns_schema};
 use kernel::base::Label;
-use kernel::http::{Fields, FromBody};
+use kernel::http::{BodyFields, FromBody};
 use kernel::outbound::Target;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
@@ -19,7 +19,7 @@ use super::{OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX, RATE_MAX};
     "name": "Chat", "url": "https://hooks.acme.example/tickets", "events": ["ticket.created", "ticket.updated"]
 }))]
 #[serde(deny_unknown_fields)]
-pub struct Input {
+pub struct WebhookInput {
     /// A label for people; need not be unique.
     #[schema(value_type = String, min_length = 1, max_length = 200, pattern = "\\S")]
     pub name: Label,
@@ -46,16 +46,17 @@ pub struct Input {
     pub ordered: bool,
 }
 
-impl FromBody for Input {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        let name = fields.required("name", |field| field.parsed("invalid_name", Label::parse));
-        let url = fields.required("url", parse_target_url);
-        let events = fields.required("events", parse_patterns);
-        let enabled = fields.optional("enabled", |field| field.boolean());
-        let headers = fields.optional("headers", |field| parse_headers(field, &[], &[]));
-        let rate = fields.optional("rate_limit_per_second", |field| field.or_null(|rate| rate.integer(1..=RATE_MAX)));
-        let ordered = fields.optional("ordered", |field| field.boolean());
-        Some(Input {
+impl FromBody for WebhookInput {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        let name = fields.read_required("name", |field| field.read_parsed("invalid_name", Label::parse));
+        let url = fields.read_required("url", parse_target_url);
+        let events = fields.read_required("events", parse_patterns);
+        let enabled = fields.read_optional("enabled", |field| field.read_boolean());
+        let headers = fields.read_optional("headers", |field| parse_headers(field, &[], &[]));
+        let rate = fields
+            .read_optional("rate_limit_per_second", |field| field.read_or_null(|rate| rate.read_integer(1..=RATE_MAX)));
+        let ordered = fields.read_optional("ordered", |field| field.read_boolean());
+        Some(WebhookInput {
             name: name?,
             url: url?,
             events: events?,
@@ -68,8 +69,8 @@ impl FromBody for Input {
 }
 
 /// The body of PUT: a replacement, or a rotation of the secret alone.
-pub enum Change {
-    Replace(Box<Input>),
+pub enum WebhookChange {
+    Replace(Box<WebhookInput>),
     RotateSecret { overlap_hours: i64 },
 }
 
@@ -78,29 +79,31 @@ pub enum Change {
 #[schema(as = WebhookRotation, example = json!({"rotate_secret": {"overlap_hours": 24}}))]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "the document's description of what WebhookChange::from_fields reads")]
-pub struct Rotation {
-    rotate_secret: RotationSettings,
+pub struct WebhookRotation {
+    rotate_secret: WebhookRotationSettings,
 }
 
 #[derive(ToSchema)]
 #[schema(as = WebhookRotationSettings)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "the document's description of what WebhookChange::from_fields reads")]
-pub struct RotationSettings {
+pub struct WebhookRotationSettings {
     /// How long the old secret goes on signing beside the new one; 24 when omitted.
     #[schema(minimum = 0, maximum = 168, nullable = false)]
     overlap_hours: Option<i64>,
 }
 
-impl FromBody for Change {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        if !fields.has("rotate_secret") {
-            return Input::from_fields(fields).map(|input| Change::Replace(Box::new(input)));
+impl FromBody for WebhookChange {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        if !fields.has_field("rotate_secret") {
+            return WebhookInput::from_fields(fields).map(|input| WebhookChange::Replace(Box::new(input)));
         }
-        let overlap = fields.alone("rotate_secret", |field| {
-            field.object(|inner| inner.optional("overlap_hours", |field| field.integer(0..=OVERLAP_HOURS_MAX)))
+        let overlap = fields.read_alone("rotate_secret", |field| {
+            field.read_object(|inner| {
+                inner.read_optional("overlap_hours", |field| field.read_integer(0..=OVERLAP_HOURS_MAX))
+            })
         });
-        Some(Change::RotateSecret { overlap_hours: overlap?.unwrap_or(OVERLAP_HOURS_DEFAULT) })
+        Some(WebhookChange::RotateSecret { overlap_hours: overlap?.unwrap_or(OVERLAP_HOURS_DEFAULT) })
     }
 }
 

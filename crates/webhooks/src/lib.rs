@@ -80,7 +80,7 @@ pub const COUNTED_MAX: i64 = 1_000;
 kernel::words! {
     /// Whether an endpoint is sent to.
     #[schema(as = WebhookStatus)]
-    pub enum Status { Enabled "enabled", Disabled "disabled", AutoDisabled "auto_disabled" }
+    pub enum WebhookStatus { Enabled "enabled", Disabled "disabled", AutoDisabled "auto_disabled" }
 }
 
 /// A webhook endpoint, without its secret and the values of its headers.
@@ -109,7 +109,7 @@ pub struct Webhook {
     pub rate_limit_per_second: Option<i64>,
     /// Whether later events of a record wait until the earlier one succeeds or is given up.
     pub ordered: bool,
-    pub status: Status,
+    pub status: WebhookStatus,
     /// `manual`, `gone` (it answered 410) or `failing` (nothing but failures for days); null while enabled.
     #[schema(required)]
     pub disabled_reason: Option<String>,
@@ -119,10 +119,10 @@ pub struct Webhook {
     pub last_failure_at: Option<Timestamp>,
     /// Attempts that failed since the last success.
     pub consecutive_failures: i64,
-    pub backlog: Backlog,
+    pub backlog: WebhookBacklog,
     /// The recovery under way, or the last one.
     #[schema(required)]
-    pub recovery: Option<Recovery>,
+    pub recovery: Option<WebhookRecovery>,
     pub created_by: ActorRef,
     pub version: i64,
     #[schema(value_type = String, format = DateTime)]
@@ -140,7 +140,7 @@ impl Record for Webhook {
 /// What waits to be sent to an endpoint.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = WebhookBacklog)]
-pub struct Backlog {
+pub struct WebhookBacklog {
     /// Deliveries that wait, counted up to 1000.
     pub pending: i64,
     /// When the next of them is due.
@@ -162,14 +162,14 @@ pub struct Backlog {
     "until": "2026-11-15T08:00:00.000Z", "status": "running", "examined": 0, "queued": 0,
     "started_at": "2026-11-15T08:00:00.000Z", "finished_at": null
 }))]
-pub struct Recovery {
+pub struct WebhookRecovery {
     #[schema(value_type = String)]
     pub webhook_id: WebhookId,
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
     #[schema(value_type = String, format = DateTime)]
     pub until: Timestamp,
-    pub status: RecoveryStatus,
+    pub status: WebhookRecoveryStatus,
     /// Events of the window looked at so far.
     pub examined: i64,
     /// Events queued to be sent again so far.
@@ -183,7 +183,7 @@ pub struct Recovery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = WebhookRecoveryStatus)]
-pub enum RecoveryStatus {
+pub enum WebhookRecoveryStatus {
     Running,
     Done,
     /// The endpoint was switched off before the end.

@@ -6,8 +6,8 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::Scope;
 use kernel::base::{Error, Result};
 use kernel::http::{
-    Access, Api, Caller, Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, One, OneOrPage, Page,
-    PageRequest, Params, Policy, Query, Rules, Versioned,
+    Access, Api, Caller, Created, FromParams, Idempotency, IdempotentReply, IfMatch, Json, ListPage, NoContent,
+    OneOrPage, PageRequest, Params, QueryString, RatePolicy, RecordQuery, Rules, Versioned,
 };
 use kernel::operations;
 use kernel::outbound::Target;
@@ -16,32 +16,32 @@ use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::input::{Change, Input, Rotation};
+use super::input::{WebhookChange, WebhookInput, WebhookRotation};
 use super::{NewWebhook, Webhook, WebhookId, store};
 use super::{deliveries, events};
 
 /// The operations of the contract beside those of the specification: the log of deliveries, and the catalogue and feed of
 /// events.
 pub fn mount_more(api: Api) -> Api {
-    api.tenant(operations!(deliveries::routes::list, deliveries::routes::act))
-        .tenant(operations!(events::routes::list))
-        .schema::<Page<deliveries::Delivery>>()
-        .schema::<events::document::CataloguePage>()
-        .schema::<events::document::FeedPage>()
+    api.add_tenant_routes(operations!(deliveries::routes::list_deliveries, deliveries::routes::send_deliveries))
+        .add_tenant_routes(operations!(events::routes::list_events))
+        .add_schema::<ListPage<deliveries::Delivery>>()
+        .add_schema::<events::document::CataloguePage>()
+        .add_schema::<events::document::FeedPage>()
 }
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
-    api.tenant(operations!(list, create, replace, delete))
-        .schema::<Page<super::Webhook>>()
-        .schema::<super::NewWebhook>()
+    api.add_tenant_routes(operations!(list_webhooks, create_webhook, replace_webhook, delete_webhook))
+        .add_schema::<ListPage<super::Webhook>>()
+        .add_schema::<super::NewWebhook>()
 }
 
 const PATH: &str = "/api/admin/webhooks";
 
 rules! {
-    Reading = Rules::new(Policy::Read, &[Scope::WebhooksRead]);
-    Writing = Rules::new(Policy::Write, &[Scope::WebhooksWrite]);
+    Reading = Rules::new(RatePolicy::Read, &[Scope::WebhooksRead]);
+    Writing = Rules::new(RatePolicy::Write, &[Scope::WebhooksWrite]);
 }
 
 pub struct ListQuery {
@@ -52,7 +52,7 @@ pub struct ListQuery {
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
         let id = params.take_optional_id("One endpoint. Cannot be combined with the other parameters.")?;
-        Ok(ListQuery { id, page: PageRequest::take(params)? })
+        Ok(ListQuery { id, page: PageRequest::take_page(params)? })
     }
 }
 
@@ -60,18 +60,18 @@ impl FromParams for ListQuery {
 ///
 /// Newest first. Never shows a secret or the value of a header.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_webhooks", params(Query<ListQuery>)
+    get, path = PATH, tag = "Control plane", operation_id = "list_webhooks", params(QueryString<ListQuery>)
 )]
-pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<OneOrPage<Webhook>> {
+pub async fn list_webhooks(caller: Access<Reading>, query: QueryString<ListQuery>) -> Result<OneOrPage<Webhook>> {
     let db = caller.db();
     let query = query.parse()?;
     if let Some(id) = query.id {
-        return store::get(&db, id).await.map(OneOrPage::One);
+        return store::get_webhook(&db, id).await.map(OneOrPage::One);
     }
-    let after = query.page.position(&caller, PATH)?;
-    let rows = store::list(&db, after, query.page.fetch()).await?;
+    let after = query.page.cursor_position(&caller, PATH)?;
+    let rows = store::list_webhooks(&db, after, query.page.fetch_limit()).await?;
     let position = |webhook: &Webhook| vec![webhook.created_at.into(), webhook.id.into()];
-    query.page.page(&caller, PATH, rows, position).map(OneOrPage::Page)
+    query.page.build_page(&caller, PATH, rows, position).map(OneOrPage::Page)
 }
 
 /// Create a webhook endpoint
@@ -79,14 +79,14 @@ pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<On
 /// The answer is the only one that ever shows the `secret`: keep it, and verify every delivery with it as Standard
 /// Webhooks says.
 #[utoipa::path(
-    post, path = PATH, tag = "Control plane", operation_id = "create_webhook", request_body = Input
+    post, path = PATH, tag = "Control plane", operation_id = "create_webhook", request_body = WebhookInput
 )]
-pub async fn create(
+pub async fn create_webhook(
     caller: Access<Writing>,
     idempotency: Idempotency,
-    query: Query<()>,
-    body: Json<Input>,
-) -> Result<Once<Created<NewWebhook>>> {
+    query: QueryString<()>,
+    body: Json<WebhookInput>,
+) -> Result<IdempotentReply<Created<NewWebhook>>> {
     let db = caller.db();
     query.parse()?;
     let body = body.read().await?;
@@ -95,46 +95,46 @@ pub async fn create(
     let checked = check_target(&caller, &body.value.url).await;
     let (grant, secrets, input) = (caller.grant(), caller.app().secrets.clone(), body.value);
     idempotency
-        .once(&caller, &db, body.digest, async move |tx| {
+        .run_once(&caller, &db, body.digest, async move |tx| {
             checked?;
             let rights = grant.confirm(tx).await?;
-            let made = store::create(tx, &rights, input, &secrets).await?;
-            Ok(Created::at(PATH, made.record.id, made))
+            let made = store::create_webhook(tx, &rights, input, &secrets).await?;
+            Ok(Created::in_collection(PATH, made.record.id, made))
         })
         .await
 }
 
 /// A name that does not resolve yet is accepted: every attempt checks its target again.
 async fn check_target(caller: &Caller, url: &Target) -> Result<()> {
-    let checked = caller.app().outbound.check(url, Some(caller.tenant_id())).await;
+    let checked = caller.app().outbound.check_target(url, Some(caller.tenant_id())).await;
     checked.map_err(|refusal| Error::target_not_allowed("/url", refusal.detail))
 }
 
 /// The response of PUT: the record, and after a rotation also the new secret.
-pub enum Changed {
+pub enum WebhookChangeResponse {
     Replaced(Box<Webhook>),
     Rotated(Box<NewWebhook>),
 }
 
-impl IntoResponse for Changed {
+impl IntoResponse for WebhookChangeResponse {
     fn into_response(self) -> Response {
         match self {
-            Changed::Replaced(record) => Versioned(*record).into_response(),
-            Changed::Rotated(record) => Versioned(*record).into_response(),
+            WebhookChangeResponse::Replaced(record) => Versioned(*record).into_response(),
+            WebhookChangeResponse::Rotated(record) => Versioned(*record).into_response(),
         }
     }
 }
 
-impl IntoResponses for Changed {
+impl IntoResponses for WebhookChangeResponse {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        kernel::http::documented::<Self>(
+        kernel::http::document_response::<Self>(
             "200",
             "The endpoint as it is now; after a rotation with the new `secret`, shown this once.",
         )
     }
 }
 
-impl PartialSchema for Changed {
+impl PartialSchema for WebhookChangeResponse {
     fn schema() -> RefOr<Schema> {
         // `anyOf`, not `oneOf`: an endpoint with its secret also validates as an endpoint.
         let any_of = AnyOfBuilder::new()
@@ -145,27 +145,27 @@ impl PartialSchema for Changed {
 }
 
 /// The schema of the PUT body in the OpenAPI document.
-impl PartialSchema for Change {
+impl PartialSchema for WebhookChange {
     fn schema() -> RefOr<Schema> {
-        let names = [Input::name(), Rotation::name()];
+        let names = [WebhookInput::name(), WebhookRotation::name()];
         names.into_iter().fold(OneOfBuilder::new(), |one_of, name| one_of.item(Ref::from_schema_name(name))).into()
     }
 }
 
-impl ToSchema for Change {
+impl ToSchema for WebhookChange {
     fn name() -> std::borrow::Cow<'static, str> {
         "WebhookChange".into()
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         for (name, schema) in [
-            (Input::name(), Input::schema()),
-            (Rotation::name(), Rotation::schema()),
+            (WebhookInput::name(), WebhookInput::schema()),
+            (WebhookRotation::name(), WebhookRotation::schema()),
             (Webhook::name(), Webhook::schema()),
         ] {
             schemas.push((name.into(), schema));
         }
-        Rotation::schemas(schemas);
+        WebhookRotation::schemas(schemas);
         Webhook::schemas(schemas);
     }
 }
@@ -176,33 +176,33 @@ impl ToSchema for Change {
 /// `rotate_secret` alone, answers with a new `secret`, and both sign during the overlap; a second rotation ends the
 /// first one's overlap.
 #[utoipa::path(
-    put, path = PATH, tag = "Control plane", operation_id = "replace_webhook", params(Query<One<WebhookId>>), request_body = Change
+    put, path = PATH, tag = "Control plane", operation_id = "replace_webhook", params(QueryString<RecordQuery<WebhookId>>), request_body = WebhookChange
 )]
-pub async fn replace(
+pub async fn replace_webhook(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<One<WebhookId>>,
-    body: Json<Change>,
-) -> Result<Changed> {
+    query: QueryString<RecordQuery<WebhookId>>,
+    body: Json<WebhookChange>,
+) -> Result<WebhookChangeResponse> {
     let db = caller.db();
     let id = query.parse()?.id;
     let change = body.read().await?.value;
-    idempotency.check()?;
-    if let Change::Replace(input) = &change {
+    idempotency.check_key()?;
+    if let WebhookChange::Replace(input) = &change {
         check_target(&caller, &input.url).await?;
     }
     let (grant, secrets) = (caller.grant(), caller.app().secrets.clone());
     db.write(async move |tx| {
         let rights = grant.confirm(tx).await?;
         match change {
-            Change::Replace(input) => {
-                let changed = store::replace(tx, &rights, id, &if_match, *input, &secrets).await?;
-                Ok(Changed::Replaced(Box::new(changed)))
+            WebhookChange::Replace(input) => {
+                let changed = store::replace_webhook(tx, &rights, id, &if_match, *input, &secrets).await?;
+                Ok(WebhookChangeResponse::Replaced(Box::new(changed)))
             }
-            Change::RotateSecret { overlap_hours } => {
+            WebhookChange::RotateSecret { overlap_hours } => {
                 let rotated = store::rotate_secret(tx, &rights, id, &if_match, overlap_hours, &secrets).await?;
-                Ok(Changed::Rotated(Box::new(rotated)))
+                Ok(WebhookChangeResponse::Rotated(Box::new(rotated)))
             }
         }
     })
@@ -213,21 +213,21 @@ pub async fn replace(
 ///
 /// Nothing more is sent to it. What was waiting stays in the log as skipped.
 #[utoipa::path(
-    delete, path = PATH, tag = "Control plane", operation_id = "delete_webhook", params(Query<One<WebhookId>>)
+    delete, path = PATH, tag = "Control plane", operation_id = "delete_webhook", params(QueryString<RecordQuery<WebhookId>>)
 )]
-pub async fn delete(
+pub async fn delete_webhook(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<One<WebhookId>>,
+    query: QueryString<RecordQuery<WebhookId>>,
 ) -> Result<NoContent> {
     let db = caller.db();
     let id = query.parse()?.id;
-    idempotency.check()?;
+    idempotency.check_key()?;
     let grant = caller.grant();
     db.write(async move |tx| {
         grant.confirm(tx).await?;
-        store::delete(tx, id, &if_match).await
+        store::delete_webhook(tx, id, &if_match).await
     })
     .await?;
     Ok(NoContent)

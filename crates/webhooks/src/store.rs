@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use kernel::args;
-use kernel::audit::{self, Changes, Entry};
+use kernel::audit::{self, AuditChanges, NewAuditEntry};
 use kernel::auth::Rights;
-use kernel::base::seal::{Cell, Sealed, SealedColumn};
+use kernel::base::seal::{SealedCell, SealedColumn, SealedValue};
 use kernel::base::{Code, Error, HOUR_MS, Result, Secrets, Timestamp, Word};
 use kernel::http::IfMatch;
 use kernel::jobs::lanes;
 use kernel::outbound::Target;
-use kernel::store::{Db, Direction, Select, Tx, Value};
+use kernel::store::{Db, Select, SortDirection, Tx, Value};
 use serde_json::json;
 
-use super::input::Input;
+use super::input::WebhookInput;
 use super::stored::StoredWebhook;
-use super::{NewWebhook, Status, WEBHOOK_LANE, WEBHOOKS_MAX, Webhook, WebhookId};
+use super::{NewWebhook, WEBHOOK_LANE, WEBHOOKS_MAX, Webhook, WebhookId, WebhookStatus};
 use feature_kit::request_headers::{MASK, merge_headers};
 use feature_kit::subscription::check_subscription;
 
@@ -53,7 +53,7 @@ kernel::columns! {
 
 kernel::columns! {
     /// The columns that a replacement sets.
-    struct ReplacedColumns in "webhooks" by id {
+    struct ReplacedWebhookColumns in "webhooks" by id {
         id, name, url, events, status, disabled_reason, header_names, headers, headers_version, rate_limit_per_second,
         ordered, version, updated_at,
     }
@@ -73,7 +73,7 @@ kernel::statements! {
     LAST_CODE = "SELECT code FROM webhooks WHERE tenant_id = $1 ORDER BY code DESC LIMIT 1";
     INSERT = NewWebhookColumns::INSERT;
     INSERT_STATE = "INSERT INTO webhook_states (tenant_id, webhook_id, consecutive_failures, drained) VALUES ($1, $2, 0, 1)";
-    UPDATE = ReplacedColumns::UPDATE;
+    UPDATE = ReplacedWebhookColumns::UPDATE;
     /// Pending deliveries belong to an older generation from now on, and the sender drains them.
     SWITCH_OFF = "UPDATE webhooks SET generation = generation + 1 WHERE tenant_id = $1 AND id = $2";
     END_RECOVERY = "UPDATE webhook_recoveries SET finished_at = $3, cancelled = TRUE
@@ -100,39 +100,44 @@ kernel::statements! {
 /// The JSON pointer of the headers in a body.
 const HEADERS: &str = "/headers";
 
-pub async fn get(db: &Db, id: WebhookId) -> Result<Webhook> {
-    Ok(db.one::<StoredWebhook>(GET, args![id]).await?.at(db.world().now()))
+pub async fn get_webhook(db: &Db, id: WebhookId) -> Result<Webhook> {
+    Ok(db.get_one::<StoredWebhook>(GET, args![id]).await?.into_webhook(db.env().now()))
 }
 
-pub async fn list(db: &Db, after: Option<Vec<Value>>, limit: usize) -> Result<Vec<Webhook>> {
+pub async fn list_webhooks(db: &Db, after: Option<Vec<Value>>, limit: usize) -> Result<Vec<Webhook>> {
     let order = ["w.created_at", "w.id"];
     let mut select = Select::new(LIST);
     if let Some(position) = after {
-        select = select.after(&order, Direction::Descending, position);
+        select = select.seek_after(&order, SortDirection::Descending, position);
     }
-    let rows: Vec<StoredWebhook> = db.select(&select.order(&order, Direction::Descending).limit(limit)).await?;
-    let now = db.world().now();
-    Ok(rows.into_iter().map(|webhook| webhook.at(now)).collect())
+    let rows: Vec<StoredWebhook> = db.select(&select.order_by(&order, SortDirection::Descending).limit(limit)).await?;
+    let now = db.env().now();
+    Ok(rows.into_iter().map(|webhook| webhook.into_webhook(now)).collect())
 }
 
 /// The endpoint inside a transaction.
-pub async fn read(tx: &mut Tx, id: WebhookId) -> Result<StoredWebhook> {
-    tx.one(GET, args![id]).await
+pub async fn read_webhook(tx: &mut Tx, id: WebhookId) -> Result<StoredWebhook> {
+    tx.get_one(GET, args![id]).await
 }
 
-pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secrets) -> Result<NewWebhook> {
+pub async fn create_webhook(
+    tx: &mut Tx,
+    rights: &Rights,
+    input: WebhookInput,
+    secrets: &Secrets,
+) -> Result<NewWebhook> {
     check_subscription(rights, &input.events)?;
     let now = tx.tick().await?.at;
-    let count: i64 = tx.one(COUNT, args![]).await?;
+    let count: i64 = tx.get_one(COUNT, args![]).await?;
     if count >= WEBHOOKS_MAX {
         let detail = format!("A tenant has at most {WEBHOOKS_MAX} endpoints. Delete one that is no longer needed.");
         return Err(Error::new(Code::LimitReached, detail));
     }
-    let id = WebhookId::new(tx.world());
+    let id = WebhookId::new(tx.env());
     let code = next_code(tx.find(LAST_CODE, args![]).await?)?;
     let headers = merge_headers(&BTreeMap::new(), true, input.headers, HEADERS).map_err(Error::invalid_fields)?;
     let sealed = seal_headers(tx, secrets, id, 1, &headers)?;
-    let (status, reason) = wanted_status(input.enabled);
+    let (status, reason) = requested_status(input.enabled);
     let by = tx.actor().who.clone();
     let (name, names, events) = (input.name.into_string(), names_json(&headers)?, json_text(&input.events)?);
     let row = NewWebhookColumns {
@@ -156,57 +161,61 @@ pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secret
         created_at: now.into(),
         updated_at: now.into(),
     };
-    tx.later(INSERT, row.into_vec()).await?;
-    subscribe(tx, id, &input.events).await?;
+    tx.enqueue(INSERT, row.into_vec()).await?;
+    insert_subscriptions(tx, id, &input.events).await?;
     tx.exec(INSERT_STATE, args![id]).await?;
-    lanes::make(tx, WEBHOOK_LANE, &id.to_string()).await?;
+    lanes::create_lane(tx, WEBHOOK_LANE, &id.to_string()).await?;
     let secret = add_secret(tx, secrets, id, 1).await?;
-    audit::record(tx, Entry::new("webhook.create", "webhook", id)).await?;
-    Ok(NewWebhook { record: read(tx, id).await?.at(now), secret })
+    audit::record_entry(tx, NewAuditEntry::new("webhook.create", "webhook", id)).await?;
+    Ok(NewWebhook { record: read_webhook(tx, id).await?.into_webhook(now), secret })
 }
 
-pub async fn replace(
+pub async fn replace_webhook(
     tx: &mut Tx,
     rights: &Rights,
     id: WebhookId,
     if_match: &IfMatch,
-    input: Input,
+    input: WebhookInput,
     secrets: &Secrets,
 ) -> Result<Webhook> {
     check_subscription(rights, &input.events)?;
     let now = tx.tick().await?.at;
-    let stored = read(tx, id).await?;
+    let stored = read_webhook(tx, id).await?;
     // Pending and resent deliveries are of the old events, so the caller must be allowed to read those too.
     check_subscription(rights, &stored.record.events)?;
-    if_match.check(stored.record.version)?;
+    if_match.check_version(stored.record.version)?;
     let kept = open_headers(tx, secrets, id, &stored)?;
     let old = stored.record;
-    let stays = Target::parse(&old.url).is_ok_and(|url| url.has_place_of(&input.url));
+    let stays = Target::parse(&old.url).is_ok_and(|url| url.has_same_origin(&input.url));
     let headers = merge_headers(&kept, stays, input.headers, HEADERS).map_err(Error::invalid_fields)?;
     let (status, reason) = if old.enabled == input.enabled {
         (old.status, old.disabled_reason.as_deref())
     } else {
-        wanted_status(input.enabled)
+        requested_status(input.enabled)
     };
     let name = input.name.into_string();
-    let mut changes = Changes::default();
-    changes.add("name", old.name.as_str(), name.as_str());
-    changes.add("url", old.url.as_str(), input.url.as_str());
-    changes.add("events", old.events.clone(), input.events.clone());
-    changes.add("status", old.status.as_str(), status.as_str());
-    changes.add("rate_limit_per_second", json!(old.rate_limit_per_second), json!(input.rate_limit_per_second));
-    changes.add("ordered", old.ordered, input.ordered);
+    let mut changes = AuditChanges::default();
+    changes.add_if_changed("name", old.name.as_str(), name.as_str());
+    changes.add_if_changed("url", old.url.as_str(), input.url.as_str());
+    changes.add_if_changed("events", old.events.clone(), input.events.clone());
+    changes.add_if_changed("status", old.status.as_str(), status.as_str());
+    changes.add_if_changed(
+        "rate_limit_per_second",
+        json!(old.rate_limit_per_second),
+        json!(input.rate_limit_per_second),
+    );
+    changes.add_if_changed("ordered", old.ordered, input.ordered);
     if kept != headers {
         // The audit entry says that the headers changed, not their values.
-        changes.add("headers", json!(old.headers), json!(masked(&headers, &kept)));
+        changes.add_if_changed("headers", json!(old.headers), json!(mask_headers(&headers, &kept)));
     }
     if changes.is_empty() {
-        return Ok(read(tx, id).await?.at(now));
+        return Ok(read_webhook(tx, id).await?.into_webhook(now));
     }
     let version = old.version + 1;
     let sealed = seal_headers(tx, secrets, id, version, &headers)?;
     let (names, events) = (names_json(&headers)?, json_text(&input.events)?);
-    let row = ReplacedColumns {
+    let row = ReplacedWebhookColumns {
         id: id.into(),
         name: name.into(),
         url: input.url.as_str().into(),
@@ -221,15 +230,15 @@ pub async fn replace(
         version: version.into(),
         updated_at: now.into(),
     };
-    tx.later(UPDATE, row.into_vec()).await?;
+    tx.enqueue(UPDATE, row.into_vec()).await?;
     tx.exec(UNSUBSCRIBE, args![id]).await?;
-    subscribe(tx, id, &input.events).await?;
-    audit::record(tx, Entry::new("webhook.update", "webhook", id).changes(changes)).await?;
+    insert_subscriptions(tx, id, &input.events).await?;
+    audit::record_entry(tx, NewAuditEntry::new("webhook.update", "webhook", id).with_changes(changes)).await?;
     if old.enabled && !input.enabled {
         switch_off(tx, id, now).await?;
     } else {
         // The sender reloads the endpoint, because order or rate limit may have changed.
-        lanes::wake(tx, WEBHOOK_LANE, &id.to_string()).await?;
+        lanes::wake_lane(tx, WEBHOOK_LANE, &id.to_string()).await?;
     }
     // Enabling resets the circuit breaker, and failures of the old URL say nothing about the new one. The lane is already
     // locked here, as the lock order requires.
@@ -239,7 +248,7 @@ pub async fn replace(
     if old.ordered != input.ordered {
         tx.exec(SET_RECORDS_MISSING, args![id, input.ordered]).await?;
     }
-    Ok(read(tx, id).await?.at(now))
+    Ok(read_webhook(tx, id).await?.into_webhook(now))
 }
 
 /// Creates the next secret; the previous one keeps signing during the overlap.
@@ -252,29 +261,29 @@ pub async fn rotate_secret(
     secrets: &Secrets,
 ) -> Result<NewWebhook> {
     let now = tx.tick().await?.at;
-    let old = read(tx, id).await?.record;
+    let old = read_webhook(tx, id).await?.record;
     check_subscription(rights, &old.events)?;
-    if_match.check(old.version)?;
-    let last: i64 = tx.one(LAST_SECRET, args![id]).await?;
+    if_match.check_version(old.version)?;
+    let last: i64 = tx.get_one(LAST_SECRET, args![id]).await?;
     if overlap_hours == 0 {
         tx.exec(DELETE_SECRETS, args![id]).await?;
     } else {
         tx.exec(END_OVERLAP, args![id, last]).await?;
-        tx.exec(START_OVERLAP, args![id, now.plus(overlap_hours * HOUR_MS)]).await?;
+        tx.exec(START_OVERLAP, args![id, now.plus_ms(overlap_hours * HOUR_MS)]).await?;
     }
     let secret = add_secret(tx, secrets, id, last + 1).await?;
     tx.exec(TOUCH, args![id, now]).await?;
-    audit::record(tx, Entry::new("webhook.rotate_secret", "webhook", id)).await?;
-    Ok(NewWebhook { record: read(tx, id).await?.at(now), secret })
+    audit::record_entry(tx, NewAuditEntry::new("webhook.rotate_secret", "webhook", id)).await?;
+    Ok(NewWebhook { record: read_webhook(tx, id).await?.into_webhook(now), secret })
 }
 
-pub async fn delete(tx: &mut Tx, id: WebhookId, if_match: &IfMatch) -> Result<()> {
+pub async fn delete_webhook(tx: &mut Tx, id: WebhookId, if_match: &IfMatch) -> Result<()> {
     let now = tx.tick().await?.at;
-    if_match.check(read(tx, id).await?.record.version)?;
+    if_match.check_version(read_webhook(tx, id).await?.record.version)?;
     tx.exec(UNSUBSCRIBE, args![id]).await?;
     tx.exec(DELETE_SECRETS, args![id]).await?;
     tx.exec(DELETE, args![id, now, [0_u8; 0].as_slice()]).await?;
-    audit::record(tx, Entry::new("webhook.delete", "webhook", id)).await?;
+    audit::record_entry(tx, NewAuditEntry::new("webhook.delete", "webhook", id)).await?;
     switch_off(tx, id, now).await
 }
 
@@ -286,30 +295,30 @@ pub async fn auto_disable(tx: &mut Tx, id: WebhookId, asked: i64, reason: &str) 
     if !old.record.enabled || old.record.version != asked {
         return Ok(None);
     }
-    tx.exec(SET_STATUS, args![id, Status::AutoDisabled.as_str(), reason, now]).await?;
-    let mut changes = Changes::default();
-    changes.add("status", old.record.status.as_str(), Status::AutoDisabled.as_str());
-    audit::record(tx, Entry::new("webhook.auto_disable", "webhook", id).changes(changes)).await?;
+    tx.exec(SET_STATUS, args![id, WebhookStatus::AutoDisabled.as_str(), reason, now]).await?;
+    let mut changes = AuditChanges::default();
+    changes.add_if_changed("status", old.record.status.as_str(), WebhookStatus::AutoDisabled.as_str());
+    audit::record_entry(tx, NewAuditEntry::new("webhook.auto_disable", "webhook", id).with_changes(changes)).await?;
     switch_off(tx, id, now).await?;
-    Ok(Some(read(tx, id).await?.at(now)))
+    Ok(Some(read_webhook(tx, id).await?.into_webhook(now)))
 }
 
 async fn switch_off(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<()> {
     tx.exec(SWITCH_OFF, args![id]).await?;
-    lanes::wake(tx, WEBHOOK_LANE, &id.to_string()).await?;
+    lanes::wake_lane(tx, WEBHOOK_LANE, &id.to_string()).await?;
     // Enabling does not resume a recovery, so a running one is cancelled.
     tx.exec(END_RECOVERY, args![id, now]).await.map(drop)
 }
 
-async fn subscribe(tx: &mut Tx, id: WebhookId, events: &[String]) -> Result<()> {
+async fn insert_subscriptions(tx: &mut Tx, id: WebhookId, events: &[String]) -> Result<()> {
     for pattern in events {
         tx.exec(SUBSCRIBE, args![pattern, id]).await?;
     }
     Ok(())
 }
 
-fn wanted_status(enabled: bool) -> (Status, Option<&'static str>) {
-    if enabled { (Status::Enabled, None) } else { (Status::Disabled, Some("manual")) }
+fn requested_status(enabled: bool) -> (WebhookStatus, Option<&'static str>) {
+    if enabled { (WebhookStatus::Enabled, None) } else { (WebhookStatus::Disabled, Some("manual")) }
 }
 
 /// The digits of an endpoint's code, with which its delivery ids end. They sort like numbers, so the highest code is the
@@ -332,8 +341,8 @@ fn next_code(last: Option<String>) -> Result<String> {
 
 /// Creates a secret: `whsec_` and 32 random bytes in base64, the format of Standard Webhooks.
 async fn add_secret(tx: &mut Tx, secrets: &Secrets, id: WebhookId, number: i64) -> Result<String> {
-    let secret = format!("whsec_{}", BASE64.encode(tx.world().chance.bytes::<32>()));
-    let sealed = cell(tx, &SEALED_SECRETS, id, number)?.seal(secrets, &tx.world().chance, secret.as_bytes())?;
+    let secret = format!("whsec_{}", BASE64.encode(tx.env().random.secret_bytes::<32>()));
+    let sealed = sealed_cell(tx, &SEALED_SECRETS, id, number)?.seal(secrets, &tx.env().random, secret.as_bytes())?;
     tx.exec(INSERT_SECRET, args![id, number, sealed]).await?;
     Ok(secret)
 }
@@ -343,9 +352,9 @@ pub const SEALED_SECRETS: SealedColumn<Webhook> = SealedColumn::new("webhook_sec
 /// The tenant's headers, sealed; the version is the endpoint's when they were last written.
 pub const SEALED_HEADERS: SealedColumn<Webhook> = SealedColumn::new("webhooks");
 
-fn cell(tx: &Tx, column: &SealedColumn<Webhook>, id: WebhookId, version: i64) -> Result<Cell> {
+fn sealed_cell(tx: &Tx, column: &SealedColumn<Webhook>, id: WebhookId, version: i64) -> Result<SealedCell> {
     let tenant = tx.tenant_id().ok_or_else(|| Error::internal("an endpoint belongs to a tenant"))?;
-    Ok(column.cell(tenant, id, version))
+    Ok(column.cell_for(tenant, id, version))
 }
 
 fn seal_headers(
@@ -354,17 +363,17 @@ fn seal_headers(
     id: WebhookId,
     version: i64,
     headers: &BTreeMap<String, String>,
-) -> Result<Sealed> {
-    cell(tx, &SEALED_HEADERS, id, version)?.seal(secrets, &tx.world().chance, json_text(headers)?.as_bytes())
+) -> Result<SealedValue> {
+    sealed_cell(tx, &SEALED_HEADERS, id, version)?.seal(secrets, &tx.env().random, json_text(headers)?.as_bytes())
 }
 
 fn open_headers(tx: &Tx, secrets: &Secrets, id: WebhookId, stored: &StoredWebhook) -> Result<BTreeMap<String, String>> {
-    let plain = cell(tx, &SEALED_HEADERS, id, stored.headers_version)?.open(secrets, &stored.headers)?;
+    let plain = sealed_cell(tx, &SEALED_HEADERS, id, stored.headers_version)?.open(secrets, &stored.headers)?;
     serde_json::from_slice(&plain).map_err(Error::internal)
 }
 
 /// The header names for the audit entry, each with a mask that says whether its value is new.
-fn masked(headers: &BTreeMap<String, String>, kept: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+fn mask_headers(headers: &BTreeMap<String, String>, kept: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mask = |(name, value): (&String, &String)| {
         let same = kept.get(name) == Some(value);
         (name.clone(), if same { MASK.to_owned() } else { format!("{MASK} (new)") })

@@ -1,17 +1,17 @@
 //! Reads an endpoint from its row.
 
-use kernel::base::seal::Sealed;
+use kernel::base::seal::SealedValue;
 use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::store::{FromRow, Row};
 
 use super::store::WebhookColumns;
-use super::{Backlog, COUNTED_MAX, Recovery, RecoveryStatus, Status, Webhook, WebhookId};
+use super::{COUNTED_MAX, Webhook, WebhookBacklog, WebhookId, WebhookRecovery, WebhookRecoveryStatus, WebhookStatus};
 use feature_kit::request_headers::MASK;
 
 /// An endpoint as it is stored: the record, and its headers still sealed.
 pub struct StoredWebhook {
     pub record: Webhook,
-    pub headers: Sealed,
+    pub headers: SealedValue,
     pub headers_version: i64,
 }
 
@@ -22,17 +22,17 @@ impl FromRow for StoredWebhook {
         let texts = |index: usize| -> Result<Vec<String>> {
             serde_json::from_str(&row.get::<String>(index)?).map_err(Error::internal)
         };
-        let status = Status::stored(&row.get::<String>(AT.status)?)?;
+        let status = WebhookStatus::from_stored(&row.get::<String>(AT.status)?)?;
         let recovery = match row.get::<Option<Timestamp>>(AT.recovery_since)? {
             None => None,
             Some(since) => {
                 let finished_at: Option<Timestamp> = row.get(AT.recovery_finished_at)?;
                 let status = match (finished_at, row.get::<Option<bool>>(AT.recovery_cancelled)?) {
-                    (None, _) => RecoveryStatus::Running,
-                    (Some(_), Some(true)) => RecoveryStatus::Cancelled,
-                    (Some(_), _) => RecoveryStatus::Done,
+                    (None, _) => WebhookRecoveryStatus::Running,
+                    (Some(_), Some(true)) => WebhookRecoveryStatus::Cancelled,
+                    (Some(_), _) => WebhookRecoveryStatus::Done,
                 };
-                Some(Recovery {
+                Some(WebhookRecovery {
                     webhook_id: id,
                     since,
                     until: row.get(AT.recovery_until)?,
@@ -49,7 +49,7 @@ impl FromRow for StoredWebhook {
             name: row.get(AT.name)?,
             url: row.get(AT.url)?,
             events: texts(AT.events)?,
-            enabled: status == Status::Enabled,
+            enabled: status == WebhookStatus::Enabled,
             headers: texts(AT.header_names)?.into_iter().map(|name| (name, MASK.to_owned())).collect(),
             rate_limit_per_second: row.get(AT.rate_limit_per_second)?,
             ordered: row.get(AT.ordered)?,
@@ -58,14 +58,14 @@ impl FromRow for StoredWebhook {
             last_success_at: row.get(AT.last_success_at)?,
             last_failure_at: row.get(AT.last_failure_at)?,
             consecutive_failures: row.get(AT.consecutive_failures)?,
-            backlog: Backlog {
+            backlog: WebhookBacklog {
                 pending: row.get::<i64>(AT.pending)?.min(COUNTED_MAX),
                 next_attempt_at: row.get(AT.next_attempt_at)?,
                 paused_until: row.get(AT.paused_until)?,
                 paused_reason: row.get(AT.paused_reason)?,
             },
             recovery,
-            created_by: row.actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
+            created_by: row.get_actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
             version: row.get(AT.version)?,
             created_at: row.get(AT.created_at)?,
             updated_at: row.get(AT.updated_at)?,
@@ -76,7 +76,7 @@ impl FromRow for StoredWebhook {
 
 impl StoredWebhook {
     /// The record as of `now`: a pause that has ended is not shown.
-    pub fn at(mut self, now: Timestamp) -> Webhook {
+    pub fn into_webhook(mut self, now: Timestamp) -> Webhook {
         let backlog = &mut self.record.backlog;
         if backlog.paused_until.is_some_and(|until| until <= now) {
             (backlog.paused_until, backlog.paused_reason) = (None, None);

@@ -5,17 +5,17 @@ use std::collections::{HashMap, HashSet};
 
 use kernel::auth::{Scope, Scopes};
 use kernel::base::{Error, FieldError, Result as Answer};
-use kernel::http::Read;
+use kernel::http::ParsedObject;
 use kernel::outbound::{BadTarget, Target};
-use kernel::store::refer::Reference;
+use kernel::store::references::RecordReference;
 use serde_json::{Map, Value};
 
-use super::depth::{DEPTH_MAX, is_shallow};
-use super::schedule::{Schedule, ScheduleField};
+use super::depth::{JSON_DEPTH_MAX, is_shallow};
+use super::schedule::{CronSchedule, ScheduleField};
 use super::schema::InputSchema;
 use super::template::Template;
-use super::{DEFINITION_BYTES_MAX, Definition, EXPRESSIONS_MAX, Step, Trigger, secrets};
-use expressions::{Expression, Fault};
+use super::{DEFINITION_BYTES_MAX, Definition, EXPRESSIONS_MAX, Trigger, WorkflowStep, secrets};
+use expressions::{Expression, ExpressionError};
 use feature_kit::registry;
 use feature_kit::request_headers;
 use feature_kit::{Action, ActionEffect};
@@ -25,17 +25,17 @@ const ERRORS_MAX: usize = 100;
 /// The roots that the filter of an event trigger can read.
 const FILTER_ROOTS: &[&str] = &["event", "now"];
 /// Errors that do not depend on a field's value, and so are reported for templates too.
-const OF_NAMES: &[&str] = &["unknown_field", "header_not_allowed", "duplicate_header", "not_alone"];
+const VALUE_INDEPENDENT_CODES: &[&str] = &["unknown_field", "header_not_allowed", "duplicate_header", "not_alone"];
 
 /// A parsed and checked definition. It has no `Debug`: it may hold secrets.
-pub struct Compiled {
+pub struct CompiledDefinition {
     pub definition: Definition,
     pub steps: Vec<CompiledStep>,
     pub filter: Option<Expression>,
-    pub schedule: Option<Schedule>,
+    pub schedule: Option<CronSchedule>,
     pub input_schema: Option<InputSchema>,
     /// Records that the definition names literally; they must exist when it is saved.
-    pub references: Vec<Reference>,
+    pub references: Vec<RecordReference>,
 }
 
 /// A compiled step, at the same index as in the definition.
@@ -47,121 +47,123 @@ pub struct CompiledStep {
     pub needs: Vec<usize>,
 }
 
-pub fn compile(definition: &Definition) -> Result<Compiled, Vec<FieldError>> {
-    let mut checking = Checking::default();
+pub fn compile_definition(definition: &Definition) -> Result<CompiledDefinition, Vec<FieldError>> {
+    let mut checking = DefinitionChecker::default();
     let bytes = serde_json::to_string(definition).map_or(usize::MAX, |text| text.len());
     if bytes > DEFINITION_BYTES_MAX {
         let detail = format!("a definition is at most {DEFINITION_BYTES_MAX} bytes of JSON, not {bytes}");
-        checking.wrong("/steps".to_owned(), "too_long", detail);
+        checking.add_error("/steps".to_owned(), "too_long", detail);
         return Err(checking.errors);
     }
-    let filter = checking.filter(&definition.on);
-    let schedule = checking.schedule(&definition.on);
-    let input_schema = definition.input_schema.as_ref().and_then(|schema| checking.input_schema(schema));
-    let places = checking.places(&definition.steps);
+    let filter = checking.compile_filter(&definition.on);
+    let schedule = checking.compile_schedule(&definition.on);
+    let input_schema = definition.input_schema.as_ref().and_then(|schema| checking.compile_input_schema(schema));
+    let places = checking.index_steps(&definition.steps);
     let mut steps = Vec::with_capacity(definition.steps.len());
     for (at, step) in definition.steps.iter().enumerate() {
-        steps.extend(checking.step(at, step, &places));
+        steps.extend(checking.compile_step(at, step, &places));
         if checking.expressions > EXPRESSIONS_MAX {
             let detail = format!("have more than {EXPRESSIONS_MAX} expressions");
-            checking.wrong("/steps".to_owned(), "too_many", detail);
+            checking.add_error("/steps".to_owned(), "too_many", detail);
             break;
         }
     }
-    checking.cycles(&definition.steps, &places);
-    let Checking { mut errors, references, .. } = checking;
+    checking.check_cycles(&definition.steps, &places);
+    let DefinitionChecker { mut errors, references, .. } = checking;
     if !errors.is_empty() {
         errors.truncate(ERRORS_MAX);
         return Err(errors);
     }
-    Ok(Compiled { definition: definition.clone(), steps, filter, schedule, input_schema, references })
+    Ok(CompiledDefinition { definition: definition.clone(), steps, filter, schedule, input_schema, references })
 }
 
-impl Compiled {
+impl CompiledDefinition {
     /// The scopes its saver must hold, when it is saved and when a run acts: those of its actions, and to read its events.
-    pub fn scopes(&self) -> Answer<Scopes> {
+    pub fn required_scopes(&self) -> Answer<Scopes> {
         let of_actions = self.steps.iter().flat_map(|step| step.action.needs);
         let read = match &self.definition.on {
             Trigger::Event(event) => registry().scopes_needed(event.types.iter().map(String::as_str))?,
             Trigger::Schedule(_) | Trigger::Manual(_) => Scopes::default(),
         };
         let words = [Scope::WorkflowsWrite].iter().chain(of_actions).map(|scope| scope.name());
-        Scopes::parse(words.chain(read.words().iter().map(String::as_str))).map_err(Error::internal)
+        Scopes::parse(words.chain(read.granted_words().iter().map(String::as_str))).map_err(Error::internal)
     }
 
     /// The literal origins of its requests, each with the pointer of its `url`.
-    pub fn targets(&self) -> Vec<(String, Target)> {
+    pub fn request_targets(&self) -> Vec<(String, Target)> {
         let steps = self.definition.steps.iter().enumerate();
-        steps.filter_map(|(at, step)| Some((format!("/steps/{at}/with/url"), secrets::place_of(step)?.ok()?))).collect()
+        steps
+            .filter_map(|(at, step)| Some((format!("/steps/{at}/with/url"), secrets::request_origin(step)?.ok()?)))
+            .collect()
     }
 }
 
 /// Collects errors and references while a definition is checked.
 #[derive(Default)]
-struct Checking {
+struct DefinitionChecker {
     errors: Vec<FieldError>,
-    references: Vec<Reference>,
+    references: Vec<RecordReference>,
     expressions: usize,
 }
 
-impl Checking {
-    fn wrong(&mut self, pointer: String, code: &'static str, detail: impl Into<String>) {
+impl DefinitionChecker {
+    fn add_error(&mut self, pointer: String, code: &'static str, detail: impl Into<String>) {
         self.errors.push(FieldError { pointer, code, detail: detail.into() });
     }
 
-    fn fault(&mut self, pointer: String, fault: &Fault) {
-        self.wrong(pointer, fault.code(), fault.to_string());
+    fn add_expression_error(&mut self, pointer: String, fault: &ExpressionError) {
+        self.add_error(pointer, fault.code(), fault.to_string());
     }
 
-    fn expression(&mut self, pointer: String, source: &str) -> Option<Expression> {
+    fn parse_expression(&mut self, pointer: String, source: &str) -> Option<Expression> {
         self.expressions += 1;
-        Expression::parse(source).map_err(|fault| self.fault(pointer, &fault)).ok()
+        Expression::parse(source).map_err(|fault| self.add_expression_error(pointer, &fault)).ok()
     }
 
-    fn filter(&mut self, on: &Trigger) -> Option<Expression> {
+    fn compile_filter(&mut self, on: &Trigger) -> Option<Expression> {
         let Trigger::Event(event) = on else { return None };
         let pointer = "/on/event/if".to_owned();
-        let filter = self.expression(pointer.clone(), event.condition.as_deref()?)?;
-        if let Some(root) = filter.roots().find(|root| !FILTER_ROOTS.contains(root)) {
+        let filter = self.parse_expression(pointer.clone(), event.condition.as_deref()?)?;
+        if let Some(root) = filter.referenced_roots().find(|root| !FILTER_ROOTS.contains(root)) {
             let detail = format!("There is no {root} before a run begins; here are event and now.");
-            self.wrong(pointer, "bad_expression", detail);
+            self.add_error(pointer, "bad_expression", detail);
         }
         Some(filter)
     }
 
-    fn schedule(&mut self, on: &Trigger) -> Option<Schedule> {
+    fn compile_schedule(&mut self, on: &Trigger) -> Option<CronSchedule> {
         let Trigger::Schedule(schedule) = on else { return None };
-        let bad = match Schedule::parse(&schedule.cron, &schedule.timezone) {
+        let bad = match CronSchedule::parse(&schedule.cron, &schedule.timezone) {
             Ok(schedule) => return Some(schedule),
             Err(bad) => bad,
         };
         // After an error in `cron` the time zone has not been checked yet.
         let zone = match bad.field {
-            ScheduleField::Cron => Schedule::parse("0 0 * * *", &schedule.timezone).err(),
+            ScheduleField::Cron => CronSchedule::parse("0 0 * * *", &schedule.timezone).err(),
             ScheduleField::Timezone => None,
         };
         for bad in [Some(bad), zone].into_iter().flatten() {
-            self.wrong(format!("/on/schedule/{}", bad.field.name()), bad.code, bad.detail);
+            self.add_error(format!("/on/schedule/{}", bad.field.name()), bad.code, bad.detail);
         }
         None
     }
 
-    fn input_schema(&mut self, schema: &Value) -> Option<InputSchema> {
+    fn compile_input_schema(&mut self, schema: &Value) -> Option<InputSchema> {
         let parsed = InputSchema::parse(schema);
         let tell = |faults: Vec<_>| {
             for (pointer, code, detail) in faults {
-                self.wrong(format!("/input_schema{pointer}"), code, detail);
+                self.add_error(format!("/input_schema{pointer}"), code, detail);
             }
         };
         parsed.map_err(tell).ok()
     }
 
     /// The index of each step by its id.
-    fn places<'a>(&mut self, steps: &'a [Step]) -> HashMap<&'a str, usize> {
+    fn index_steps<'a>(&mut self, steps: &'a [WorkflowStep]) -> HashMap<&'a str, usize> {
         let mut places = HashMap::new();
         for (at, step) in steps.iter().enumerate() {
             if places.contains_key(step.id.as_str()) {
-                self.wrong(format!("/steps/{at}/id"), "duplicate_step", format!("there are two steps {}", step.id));
+                self.add_error(format!("/steps/{at}/id"), "duplicate_step", format!("there are two steps {}", step.id));
             } else {
                 places.insert(step.id.as_str(), at);
             }
@@ -169,23 +171,23 @@ impl Checking {
         places
     }
 
-    fn step(&mut self, at: usize, step: &Step, places: &HashMap<&str, usize>) -> Option<CompiledStep> {
+    fn compile_step(&mut self, at: usize, step: &WorkflowStep, places: &HashMap<&str, usize>) -> Option<CompiledStep> {
         let action = registry().find_action(&step.uses);
         if action.is_none() {
             let uses: String = step.uses.chars().take(60).collect();
             let known = registry().actions.iter().map(|action| action.name).collect::<Vec<_>>().join(", ");
             let detail = format!("{uses:?} is not an action; known are {known}");
-            self.wrong(format!("/steps/{at}/uses"), "unknown_action", detail);
+            self.add_error(format!("/steps/{at}/uses"), "unknown_action", detail);
         }
-        let needs = self.needs(at, step, places);
+        let needs = self.resolve_needs(at, step, places);
         let pointer = format!("/steps/{at}/if");
-        let condition = step.condition.as_ref().map(|source| self.expression(pointer.clone(), source));
+        let condition = step.condition.as_ref().map(|source| self.parse_expression(pointer.clone(), source));
         if let Some(Some(condition)) = &condition {
-            self.names(&pointer, condition, step, places);
+            self.check_step_references(&pointer, condition, step, places);
         }
-        let with = self.template(at, step, places)?;
+        let with = self.compile_template(at, step, places)?;
         if let Some(action) = action {
-            self.with(at, step, action, &with);
+            self.check_input(at, step, action, &with);
         }
         let condition = match condition {
             Some(condition) => Some(condition?),
@@ -194,37 +196,37 @@ impl Checking {
         Some(CompiledStep { action: action?, condition, with, needs })
     }
 
-    fn needs(&mut self, at: usize, step: &Step, places: &HashMap<&str, usize>) -> Vec<usize> {
+    fn resolve_needs(&mut self, at: usize, step: &WorkflowStep, places: &HashMap<&str, usize>) -> Vec<usize> {
         let mut needs = Vec::with_capacity(step.needs.len());
         for (place, need) in step.needs.iter().enumerate() {
             let pointer = format!("/steps/{at}/needs/{place}");
             match places.get(need.as_str()) {
-                None => self.wrong(pointer, "unknown_step", "there is no such step"),
-                Some(known) if needs.contains(known) => self.wrong(pointer, "duplicate_step", "is named twice"),
+                None => self.add_error(pointer, "unknown_step", "there is no such step"),
+                Some(known) if needs.contains(known) => self.add_error(pointer, "duplicate_step", "is named twice"),
                 Some(known) => needs.push(*known),
             }
         }
         needs
     }
 
-    fn template(&mut self, at: usize, step: &Step, places: &HashMap<&str, usize>) -> Option<Template> {
+    fn compile_template(&mut self, at: usize, step: &WorkflowStep, places: &HashMap<&str, usize>) -> Option<Template> {
         let prefix = format!("/steps/{at}/with");
         let with = Value::Object(step.with.clone());
         if !is_shallow(&with) {
-            self.wrong(prefix, "too_deep", format!("must be at most {DEPTH_MAX} deep"));
+            self.add_error(prefix, "too_deep", format!("must be at most {JSON_DEPTH_MAX} deep"));
             return None;
         }
         match Template::parse(&with) {
             Ok(with) => {
                 for (pointer, expression) in with.expressions() {
                     self.expressions += 1;
-                    self.names(&format!("{prefix}{pointer}"), expression, step, places);
+                    self.check_step_references(&format!("{prefix}{pointer}"), expression, step, places);
                 }
                 Some(with)
             }
             Err(faults) => {
                 for (pointer, fault) in faults {
-                    self.fault(format!("{prefix}{pointer}"), &fault);
+                    self.add_expression_error(format!("{prefix}{pointer}"), &fault);
                 }
                 None
             }
@@ -232,68 +234,79 @@ impl Checking {
     }
 
     /// Checks that a step needs every step that its expression reads.
-    fn names(&mut self, pointer: &str, expression: &Expression, step: &Step, places: &HashMap<&str, usize>) {
-        for id in expression.steps() {
+    fn check_step_references(
+        &mut self,
+        pointer: &str,
+        expression: &Expression,
+        step: &WorkflowStep,
+        places: &HashMap<&str, usize>,
+    ) {
+        for id in expression.referenced_steps() {
             if !places.contains_key(id) {
-                self.wrong(pointer.to_owned(), "unknown_step", format!("there is no step {id}"));
+                self.add_error(pointer.to_owned(), "unknown_step", format!("there is no step {id}"));
             } else if !step.needs.iter().any(|need| need == id) {
-                self.wrong(pointer.to_owned(), "missing_need", format!("steps.{id} needs {id} in the step's needs"));
+                self.add_error(
+                    pointer.to_owned(),
+                    "missing_need",
+                    format!("steps.{id} needs {id} in the step's needs"),
+                );
             }
         }
     }
 
     /// Checks the input of the action. Values of templates are not known yet, so errors about them are left out.
-    fn with(&mut self, at: usize, step: &Step, action: &Action, with: &Template) {
-        let templated: HashSet<&str> = with.templated().collect();
-        let Read { errors, references, .. } = (action.check)(step.with.clone());
+    fn check_input(&mut self, at: usize, step: &WorkflowStep, action: &Action, with: &Template) {
+        let templated: HashSet<&str> = with.templated_pointers().collect();
+        let ParsedObject { errors, references, .. } = (action.check)(step.with.clone());
         let prefix = format!("/steps/{at}/with");
         for error in errors {
-            if !templated.contains(error.pointer.as_str()) || OF_NAMES.contains(&error.code) {
-                self.wrong(format!("{prefix}{}", error.pointer), error.code, error.detail);
+            if !templated.contains(error.pointer.as_str()) || VALUE_INDEPENDENT_CODES.contains(&error.code) {
+                self.add_error(format!("{prefix}{}", error.pointer), error.code, error.detail);
             }
         }
         let known = references.into_iter().filter(|reference| !templated.contains(reference.pointer.as_str()));
         self.references.extend(known.map(|reference| {
             let pointer = format!("{prefix}{}", reference.pointer);
-            Reference { pointer, ..reference }
+            RecordReference { pointer, ..reference }
         }));
         if matches!(action.effect, ActionEffect::Http) {
-            self.http(&prefix, step, &templated);
+            self.check_http_input(&prefix, step, &templated);
         }
     }
 
     /// Checks the fields of a request that must be literal because its headers are secrets.
-    fn http(&mut self, prefix: &str, step: &Step, templated: &HashSet<&str>) {
+    fn check_http_input(&mut self, prefix: &str, step: &WorkflowStep, templated: &HashSet<&str>) {
         if templated.contains("/headers") {
-            self.wrong(format!("{prefix}/headers"), "wrong_type", "must be an object");
+            self.add_error(format!("{prefix}/headers"), "wrong_type", "must be an object");
         }
         let names = step.with.get("headers").and_then(Value::as_object).into_iter().flat_map(Map::keys);
         for name in names.clone().filter(|name| !request_headers::is_header_name(name)) {
             let pointer = format!("/headers/{}", name.replace('~', "~0").replace('/', "~1"));
             // For a literal value the action's own check has reported it.
             if templated.contains(pointer.as_str()) {
-                self.wrong(format!("{prefix}{pointer}"), "invalid_header", request_headers::NOT_A_NAME);
+                self.add_error(format!("{prefix}{pointer}"), "invalid_header", request_headers::NOT_A_NAME);
             }
         }
         if !templated.contains("/url") {
             return;
         }
         let url = format!("{prefix}/url");
-        match secrets::place_of(step) {
-            Some(Err(BadTarget::NotAllowed(refusal))) => self.wrong(url, "target_not_allowed", refusal.detail),
-            Some(Err(BadTarget::NotAUrl(detail))) => self.wrong(url, "invalid_url", detail),
+        match secrets::request_origin(step) {
+            Some(Err(BadTarget::NotAllowed(refusal))) => self.add_error(url, "target_not_allowed", refusal.detail),
+            Some(Err(BadTarget::NotAUrl(detail))) => self.add_error(url, "invalid_url", detail),
             None if names.count() > 0 => {
                 let detail = "must have scheme, host and port written out where there are headers, whose values are for one \
                               place alone";
-                self.wrong(url, "templated_host", detail);
+                self.add_error(url, "templated_host", detail);
             }
             Some(Ok(_)) | None => {}
         }
     }
 
     /// Reports steps that need each other in a cycle.
-    fn cycles(&mut self, steps: &[Step], places: &HashMap<&str, usize>) {
-        let needs = |step: &Step| step.needs.iter().filter_map(|need| places.get(need.as_str()).copied()).collect();
+    fn check_cycles(&mut self, steps: &[WorkflowStep], places: &HashMap<&str, usize>) {
+        let needs =
+            |step: &WorkflowStep| step.needs.iter().filter_map(|need| places.get(need.as_str()).copied()).collect();
         let needs: Vec<Vec<usize>> = steps.iter().map(needs).collect();
         let mut left: HashSet<usize> = (0..steps.len()).collect();
         loop {
@@ -309,7 +322,7 @@ impl Checking {
             }
         }
         for at in (0..steps.len()).filter(|at| left.contains(at)) {
-            self.wrong(format!("/steps/{at}/needs"), "cycle", "waits for itself, directly or by other steps");
+            self.add_error(format!("/steps/{at}/needs"), "cycle", "waits for itself, directly or by other steps");
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Parses requests about workflows: a whole new definition, or a change of an existing one.
 
 use kernel::base::{Error, Label, Result};
-use kernel::http::{Field, Fields, FromBody};
+use kernel::http::{BodyField, BodyFields, FromBody};
 use serde_json::{Map, Value};
 
-use super::depth::{DEPTH_MAX, is_shallow};
-use super::runs::control::Control;
+use super::depth::{JSON_DEPTH_MAX, is_shallow};
+use super::runs::control::RunControl;
 use super::{
     BACKOFF_SECONDS_DEFAULT, BACKOFF_SECONDS_MAX, Definition, EventTrigger, INPUT_BYTES_MAX, ManualTrigger, OnError,
-    RETRIES_MAX, RetryRule, SECONDS_MAX, STEPS_MAX, ScheduleTrigger, Step, Trigger, WorkflowId,
+    RETRIES_MAX, RetryRule, SECONDS_MAX, STEPS_MAX, ScheduleTrigger, Trigger, WorkflowId, WorkflowStep,
 };
 use feature_kit::custom_fields::merge_patch;
 use feature_kit::subscription::is_for_one_endpoint;
@@ -24,59 +24,64 @@ const ZONE_DEFAULT: &str = "UTC";
 kernel::words! {
     /// What POST is asked to do.
     #[schema(as = WorkflowAction)]
-    pub enum Action { Create "create", Run "run" }
+    pub enum WorkflowRequestAction { Create "create", Run "run" }
 }
 
 /// The body of POST.
-pub enum Request {
+pub enum WorkflowRequest {
     Create(Box<NewWorkflow>),
-    Run(NewRun),
+    Run(RunRequest),
 }
 
-impl FromBody for Request {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
+impl FromBody for WorkflowRequest {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
         // The most frequent action is the default.
-        match fields.optional("action", |field| field.word::<Action>())?.unwrap_or(Action::Run) {
-            Action::Create => NewWorkflow::from_fields(fields).map(|new| Request::Create(Box::new(new))),
-            Action::Run => NewRun::from_fields(fields).map(Request::Run),
+        match fields
+            .read_optional("action", |field| field.read_word::<WorkflowRequestAction>())?
+            .unwrap_or(WorkflowRequestAction::Run)
+        {
+            WorkflowRequestAction::Create => {
+                NewWorkflow::from_fields(fields).map(|new| WorkflowRequest::Create(Box::new(new)))
+            }
+            WorkflowRequestAction::Run => RunRequest::from_fields(fields).map(WorkflowRequest::Run),
         }
     }
 }
 
 /// A request to start a run.
-pub struct NewRun {
+pub struct RunRequest {
     pub workflow_id: WorkflowId,
     /// An object.
     pub input: Value,
     pub dry_run: bool,
 }
 
-impl FromBody for NewRun {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        let workflow_id = fields.required("workflow_id", |field| field.id());
-        let input = fields.optional("input", |field| {
-            let input = field.take();
+impl FromBody for RunRequest {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        let workflow_id = fields.read_required("workflow_id", |field| field.read_id());
+        let input = fields.read_optional("input", |field| {
+            let input = field.take_value();
             if !input.is_object() {
-                return field.wrong("wrong_type", "must be an object");
+                return field.report_error("wrong_type", "must be an object");
             }
             if !is_shallow(&input) {
-                return field.wrong("too_deep", format!("must be at most {DEPTH_MAX} deep"));
+                return field.report_error("too_deep", format!("must be at most {JSON_DEPTH_MAX} deep"));
             }
             match serde_json::to_string(&input) {
                 Ok(text) if text.len() <= INPUT_BYTES_MAX => Some(input),
-                _ => field.wrong("too_long", format!("must be at most {INPUT_BYTES_MAX} bytes of JSON")),
+                _ => field.report_error("too_long", format!("must be at most {INPUT_BYTES_MAX} bytes of JSON")),
             }
         });
-        let dry_run = fields.optional("dry_run", |field| field.boolean());
+        let dry_run = fields.read_optional("dry_run", |field| field.read_boolean());
         let (input, dry_run) = (input?.unwrap_or_else(|| Value::Object(Map::new())), dry_run?.unwrap_or(false));
-        Some(NewRun { workflow_id: workflow_id?, input, dry_run })
+        Some(RunRequest { workflow_id: workflow_id?, input, dry_run })
     }
 }
 
 /// The body of PATCH: a change of a workflow, or an action on a run.
-pub enum Change {
+pub enum WorkflowChange {
     Workflow(WorkflowPatch),
-    Run(Control),
+    Run(RunControl),
 }
 
 kernel::words! {
@@ -85,23 +90,23 @@ kernel::words! {
     pub enum RunAction { Cancel "cancel", Retry "retry", Approve "approve", Reject "reject" }
 }
 
-impl FromBody for Change {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        if !fields.has("action") {
-            return WorkflowPatch::from_fields(fields).map(Change::Workflow);
+impl FromBody for WorkflowChange {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        if !fields.has_field("action") {
+            return WorkflowPatch::from_fields(fields).map(WorkflowChange::Workflow);
         }
-        let action = fields.required("action", |field| field.word::<RunAction>());
-        let step_id = fields.optional("step_id", |field| field.or_null(|step| step.string()));
+        let action = fields.read_required("action", |field| field.read_word::<RunAction>());
+        let step_id = fields.read_optional("step_id", |field| field.read_or_null(|step| step.read_string()));
         let (action, step_id) = (action?, step_id?.flatten());
         if step_id.is_some() && matches!(action, RunAction::Cancel | RunAction::Retry) {
-            fields.report("step_id", "not_alone", "names what is approved or rejected, and nothing else");
+            fields.report_field("step_id", "not_alone", "names what is approved or rejected, and nothing else");
             return None;
         }
-        Some(Change::Run(match action {
-            RunAction::Cancel => Control::Cancel,
-            RunAction::Retry => Control::Retry,
-            RunAction::Approve => Control::Approve(step_id),
-            RunAction::Reject => Control::Reject(step_id),
+        Some(WorkflowChange::Run(match action {
+            RunAction::Cancel => RunControl::Cancel,
+            RunAction::Retry => RunControl::Retry,
+            RunAction::Approve => RunControl::Approve(step_id),
+            RunAction::Reject => RunControl::Reject(step_id),
         }))
     }
 }
@@ -114,12 +119,12 @@ pub struct NewWorkflow {
 }
 
 impl FromBody for NewWorkflow {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        let name = fields.required("name", |field| field.parsed("invalid_name", Label::parse));
-        let enabled = fields.optional("enabled", |field| field.boolean());
-        let on = fields.required("on", trigger);
-        let input_schema = fields.optional("input_schema", |field| field.or_null(object));
-        let steps = fields.required("steps", steps);
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        let name = fields.read_required("name", |field| field.read_parsed("invalid_name", Label::parse));
+        let enabled = fields.read_optional("enabled", |field| field.read_boolean());
+        let on = fields.read_required("on", parse_trigger);
+        let input_schema = fields.read_optional("input_schema", |field| field.read_or_null(parse_object));
+        let steps = fields.read_required("steps", parse_steps);
         let (name, enabled) = (name.map(Label::into_string), enabled?.unwrap_or(true));
         let definition = Definition {
             name: name?,
@@ -135,13 +140,13 @@ impl FromBody for NewWorkflow {
 #[derive(Clone, Debug)]
 pub struct WorkflowPatch(Map<String, Value>);
 
-const PATCHED: &[&str] = &["name", "enabled", "on", "input_schema", "steps"];
+const PATCHED_FIELDS: &[&str] = &["name", "enabled", "on", "input_schema", "steps"];
 
 impl FromBody for WorkflowPatch {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
         let mut patch = Map::new();
-        for name in PATCHED {
-            if let Some(value) = fields.optional(name, |field| Some(field.take())).flatten() {
+        for name in PATCHED_FIELDS {
+            if let Some(value) = fields.read_optional(name, |field| Some(field.take_value())).flatten() {
                 patch.insert((*name).to_owned(), value);
             }
         }
@@ -151,7 +156,7 @@ impl FromBody for WorkflowPatch {
 
 impl WorkflowPatch {
     /// The patched workflow as a JSON object, to be parsed again as a whole.
-    pub fn apply(self, definition: &Definition, enabled: bool) -> Result<Map<String, Value>> {
+    pub fn apply_to(self, definition: &Definition, enabled: bool) -> Result<Map<String, Value>> {
         let mut object = match serde_json::to_value(definition).map_err(Error::internal)? {
             Value::Object(object) => object,
             _ => Map::new(),
@@ -161,11 +166,11 @@ impl WorkflowPatch {
         // A null inside a schema is part of the schema, and deletes nothing.
         object.extend(patch.remove_entry("input_schema"));
         if let Some(Value::Object(on)) = patch.get_mut("on")
-            && let [only] = KINDS.iter().filter(|kind| on.contains_key(**kind)).collect::<Vec<_>>().as_slice()
+            && let [only] = TRIGGER_KINDS.iter().filter(|kind| on.contains_key(**kind)).collect::<Vec<_>>().as_slice()
             && !on[**only].is_null()
         {
             // A new kind of trigger replaces the old one.
-            let others = KINDS.iter().filter(|kind| kind != only);
+            let others = TRIGGER_KINDS.iter().filter(|kind| kind != only);
             on.extend(others.map(|kind| ((*kind).to_owned(), Value::Null)).collect::<Vec<_>>());
         }
         merge_patch(&mut object, patch);
@@ -182,69 +187,72 @@ impl WorkflowPatch {
 }
 
 /// An object with any content.
-fn object(field: &mut Field<'_>) -> Option<Map<String, Value>> {
-    match field.take() {
+fn parse_object(field: &mut BodyField<'_>) -> Option<Map<String, Value>> {
+    match field.take_value() {
         Value::Object(object) => Some(object),
-        _ => field.wrong("wrong_type", "must be an object"),
+        _ => field.report_error("wrong_type", "must be an object"),
     }
 }
 
-const KINDS: [&str; 3] = ["event", "schedule", "manual"];
+const TRIGGER_KINDS: [&str; 3] = ["event", "schedule", "manual"];
 
-fn trigger(field: &mut Field<'_>) -> Option<Trigger> {
-    let trigger = field.object(|on| {
-        if KINDS.into_iter().filter(|name| on.has(name)).count() != 1 {
+fn parse_trigger(field: &mut BodyField<'_>) -> Option<Trigger> {
+    let trigger = field.read_object(|on| {
+        if TRIGGER_KINDS.into_iter().filter(|name| on.has_field(name)).count() != 1 {
             // The values are taken, so that they are not reported as unknown fields.
-            for name in KINDS {
-                on.optional(name, |field| Some(field.take()));
+            for name in TRIGGER_KINDS {
+                on.read_optional(name, |field| Some(field.take_value()));
             }
             return Some(None);
         }
-        let event = on.optional("event", |field| field.object(event_trigger));
-        let schedule = on.optional("schedule", |field| field.object(schedule_trigger));
-        let manual = on.optional("manual", |field| field.object(|_| Some(ManualTrigger {})));
+        let event = on.read_optional("event", |field| field.read_object(parse_event_trigger));
+        let schedule = on.read_optional("schedule", |field| field.read_object(parse_schedule_trigger));
+        let manual = on.read_optional("manual", |field| field.read_object(|_| Some(ManualTrigger {})));
         let event = event?.map(Trigger::Event);
         Some(event.or(schedule?.map(Trigger::Schedule)).or(manual?.map(Trigger::Manual)))
     })?;
     match trigger {
         Some(trigger) => Some(trigger),
-        None => field.wrong("required", "must have exactly one of event, schedule and manual"),
+        None => field.report_error("required", "must have exactly one of event, schedule and manual"),
     }
 }
 
-fn event_trigger(fields: &mut Fields) -> Option<EventTrigger> {
-    let types = fields.required("types", |field| {
+fn parse_event_trigger(fields: &mut BodyFields) -> Option<EventTrigger> {
+    let types = fields.read_required("types", |field| {
         let types = parse_patterns(field)?;
         match types.iter().find(|kind| is_for_one_endpoint(kind)) {
-            Some(kind) => field.wrong("unknown_event", format!("{kind} is sent to one endpoint and starts nothing")),
+            Some(kind) => {
+                field.report_error("unknown_event", format!("{kind} is sent to one endpoint and starts nothing"))
+            }
             None => Some(types),
         }
     });
-    let condition = fields.optional("if", |field| field.or_null(|text| text.string()));
+    let condition = fields.read_optional("if", |field| field.read_or_null(|text| text.read_string()));
     Some(EventTrigger { types: types?, condition: condition?.flatten() })
 }
 
-fn schedule_trigger(fields: &mut Fields) -> Option<ScheduleTrigger> {
-    let cron = fields.required("cron", |field| field.string());
-    let timezone = fields.optional("timezone", |field| field.string());
+fn parse_schedule_trigger(fields: &mut BodyFields) -> Option<ScheduleTrigger> {
+    let cron = fields.read_required("cron", |field| field.read_string());
+    let timezone = fields.read_optional("timezone", |field| field.read_string());
     Some(ScheduleTrigger { cron: cron?, timezone: timezone?.unwrap_or_else(|| ZONE_DEFAULT.to_owned()) })
 }
 
-fn steps(field: &mut Field<'_>) -> Option<Vec<Step>> {
-    let steps = field.list(STEPS_MAX, |field| field.object(step))?;
-    if steps.is_empty() { field.wrong("required", "must have at least one step") } else { Some(steps) }
+fn parse_steps(field: &mut BodyField<'_>) -> Option<Vec<WorkflowStep>> {
+    let steps = field.read_list(STEPS_MAX, |field| field.read_object(parse_step))?;
+    if steps.is_empty() { field.report_error("required", "must have at least one step") } else { Some(steps) }
 }
 
-fn step(fields: &mut Fields) -> Option<Step> {
-    let id = fields.required("id", |field| field.parsed("invalid_step_id", step_id));
-    let uses = fields.required("uses", |field| field.string());
-    let with = fields.optional("with", object);
-    let condition = fields.optional("if", |field| field.or_null(|text| text.string()));
-    let needs = fields.optional("needs", |field| field.list(STEPS_MAX, |need| need.string()));
-    let retry = fields.optional("retry", |field| field.object(retry));
-    let timeout = fields.optional("timeout_seconds", |field| field.or_null(|field| field.integer(1..=SECONDS_MAX)));
-    let on_error = fields.optional("on_error", |field| field.word::<OnError>());
-    Some(Step {
+fn parse_step(fields: &mut BodyFields) -> Option<WorkflowStep> {
+    let id = fields.read_required("id", |field| field.read_parsed("invalid_step_id", parse_step_id));
+    let uses = fields.read_required("uses", |field| field.read_string());
+    let with = fields.read_optional("with", parse_object);
+    let condition = fields.read_optional("if", |field| field.read_or_null(|text| text.read_string()));
+    let needs = fields.read_optional("needs", |field| field.read_list(STEPS_MAX, |need| need.read_string()));
+    let retry = fields.read_optional("retry", |field| field.read_object(parse_retry));
+    let timeout = fields
+        .read_optional("timeout_seconds", |field| field.read_or_null(|field| field.read_integer(1..=SECONDS_MAX)));
+    let on_error = fields.read_optional("on_error", |field| field.read_word::<OnError>());
+    Some(WorkflowStep {
         id: id?,
         uses: uses?,
         with: with?.unwrap_or_default(),
@@ -256,14 +264,14 @@ fn step(fields: &mut Fields) -> Option<Step> {
     })
 }
 
-fn retry(fields: &mut Fields) -> Option<RetryRule> {
-    let max = fields.optional("max", |field| field.integer(0..=RETRIES_MAX));
-    let backoff = fields.optional("backoff_seconds", |field| field.integer(1..=BACKOFF_SECONDS_MAX));
+fn parse_retry(fields: &mut BodyFields) -> Option<RetryRule> {
+    let max = fields.read_optional("max", |field| field.read_integer(0..=RETRIES_MAX));
+    let backoff = fields.read_optional("backoff_seconds", |field| field.read_integer(1..=BACKOFF_SECONDS_MAX));
     Some(RetryRule { max: max?.unwrap_or(0), backoff_seconds: backoff?.unwrap_or(BACKOFF_SECONDS_DEFAULT) })
 }
 
 /// An identifier of CEL in lowercase letters.
-fn step_id(text: &str) -> Result<String, String> {
+fn parse_step_id(text: &str) -> Result<String, String> {
     let first = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     let plain = text.bytes().next().is_some_and(first) && text.bytes().all(|byte| first(byte) || byte.is_ascii_digit());
     if !plain || text.len() > STEP_ID_BYTES_MAX {

@@ -4,17 +4,17 @@
 use serde_json::Value;
 
 /// For inputs of runs and steps, outputs of steps and responses of servers: half of what the JSON parser accepts.
-pub const DEPTH_MAX: usize = 64;
+pub const JSON_DEPTH_MAX: usize = 64;
 
 /// Whether a value can be stored and published.
 pub fn is_shallow(value: &Value) -> bool {
-    fits(value, DEPTH_MAX)
+    fits_depth(value, JSON_DEPTH_MAX)
 }
 
-fn fits(value: &Value, left: usize) -> bool {
+fn fits_depth(value: &Value, left: usize) -> bool {
     match value {
-        Value::Array(items) => left > 0 && items.iter().all(|item| fits(item, left - 1)),
-        Value::Object(fields) => left > 0 && fields.values().all(|field| fits(field, left - 1)),
+        Value::Array(items) => left > 0 && items.iter().all(|item| fits_depth(item, left - 1)),
+        Value::Object(fields) => left > 0 && fields.values().all(|field| fits_depth(field, left - 1)),
         _ => true,
     }
 }
@@ -26,6 +26,6 @@ mod tests {
     #[test]
     fn a_value_is_shallow_up_to_a_depth() {
         let nested = |depth: usize| (0..depth).fold(Value::Null, |value, _| Value::Array(vec![value]));
-        assert!(is_shallow(&nested(DEPTH_MAX)) && !is_shallow(&nested(DEPTH_MAX + 1)));
+        assert!(is_shallow(&nested(JSON_DEPTH_MAX)) && !is_shallow(&nested(JSON_DEPTH_MAX + 1)));
     }
 }

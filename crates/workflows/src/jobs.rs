@@ -1,7 +1,7 @@
 //! Background jobs of workflows beside the engine: cleaning and measuring.
 
 use kernel::base::Result;
-use kernel::jobs::{Node, lanes, tenants};
+use kernel::jobs::{ServerNode, lanes, tenants};
 use kernel::store::Purpose;
 
 use super::WORKFLOW_LANE;
@@ -12,22 +12,22 @@ const WAITING_MAX: i64 = 10_000;
 
 /// Deletes runs whose retention is over, and deleted workflows that have no runs left, tenant by tenant. A tenant that
 /// fails does not stop the others.
-pub async fn clean(node: &Node, retention_ms: i64) -> Result<()> {
-    let before = node.world.now().plus(-retention_ms);
+pub async fn clean_history(node: &ServerNode, retention_ms: i64) -> Result<()> {
+    let before = node.env.now().plus_ms(-retention_ms);
     let db = node.store.system(Purpose::Housekeeping);
     let some = async |tenant| {
         let db = lanes::tenant_db(&node.store, tenant);
-        db.write(async move |tx| store::clean(tx, before).await).await
+        db.write(async move |tx| store::clean_runs(tx, before).await).await
     };
-    tenants::each("cleaning the runs", |after| store::tenant_after(&db, after), some).await
+    tenants::for_each_tenant("cleaning the runs", |after| store::find_tenant_after(&db, after), some).await
 }
 
 /// Gauges for `/metrics`: the number of queued runs, and how long the first lane has been due.
-pub async fn measure(node: &Node) -> Result<()> {
-    let waiting = store::waiting(&node.store.system(Purpose::Jobs), WAITING_MAX).await?;
+pub async fn measure_queue(node: &ServerNode) -> Result<()> {
+    let waiting = store::count_waiting_runs(&node.store.system(Purpose::Jobs), WAITING_MAX).await?;
     metrics::gauge!("workflow_queue_depth").set(f64::from(u32::try_from(waiting).unwrap_or(u32::MAX)));
-    let now = node.world.now();
-    let due = lanes::longest_due(&node.store, WORKFLOW_LANE, now).await?;
+    let now = node.env.now();
+    let due = lanes::find_longest_due(&node.store, WORKFLOW_LANE, now).await?;
     let late_ms = due.map_or(0, |due| now.as_millis() - due.as_millis());
     metrics::gauge!("workflow_queue_lag_seconds").set(f64::from(u32::try_from(late_ms).unwrap_or(u32::MAX)) / 1_000.0);
     Ok(())

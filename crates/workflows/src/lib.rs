@@ -44,8 +44,8 @@ pub use feature::FEATURE;
 use kernel::base::{ActorRef, DAY_MS, Id, Identified, RecordId, Timestamp};
 use kernel::events::EventKind;
 use kernel::http::Record;
-pub use kernel::jobs::steps::State as Status;
-use kernel::store::refer::Referrer;
+pub use kernel::jobs::steps::WorkStatus as Status;
+use kernel::store::references::Referrer;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -53,12 +53,12 @@ use utoipa::ToSchema;
 
 use people::organizations::OrganizationId;
 
-pub const WORKFLOW_RUN_STARTED: EventKind<Run> = EventKind::new("workflow.run.started", "A run began to act.");
-pub const WORKFLOW_RUN_SUCCEEDED: EventKind<Run> =
+pub const WORKFLOW_RUN_STARTED: EventKind<WorkflowRun> = EventKind::new("workflow.run.started", "A run began to act.");
+pub const WORKFLOW_RUN_SUCCEEDED: EventKind<WorkflowRun> =
     EventKind::new("workflow.run.succeeded", "A run came to its end; what failed in it was allowed to.");
-pub const WORKFLOW_RUN_FAILED: EventKind<Run> =
+pub const WORKFLOW_RUN_FAILED: EventKind<WorkflowRun> =
     EventKind::new("workflow.run.failed", "A run failed or ran out of time; `error` says where and why.");
-pub const WORKFLOW_RUN_CANCELLED: EventKind<Run> =
+pub const WORKFLOW_RUN_CANCELLED: EventKind<WorkflowRun> =
     EventKind::new("workflow.run.cancelled", "Somebody cancelled a run, or deleted its workflow.");
 pub const WORKFLOW_APPROVAL_REQUESTED: EventKind<ApprovalRequested> = EventKind::new(
     "workflow.approval.requested",
@@ -72,9 +72,9 @@ impl Identified for Workflow {
     const ABOUT: &'static str = "The workflow to act on.";
 }
 
-pub type RunId = Id<Run>;
+pub type RunId = Id<WorkflowRun>;
 
-impl Identified for Run {
+impl Identified for WorkflowRun {
     const PREFIX: &'static str = "run";
     const ABOUT: &'static str = "The run to act on.";
 }
@@ -108,11 +108,11 @@ pub const BACKOFF_SECONDS_DEFAULT: i64 = 10;
 /// The timeout of a step, and the length of a wait.
 pub const SECONDS_MAX: i64 = 28 * 24 * 60 * 60;
 /// Runs in one chain, in which each run caused the next.
-pub const DEPTH_MAX: i64 = 8;
+pub const CHAIN_DEPTH_MAX: i64 = 8;
 
 /// Workflow settings of the operator.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct WorkflowSettings {
     /// Runs per tenant in the status `running`; further runs are queued. Runs in the status `waiting` do not count.
     pub runs_in_flight: i64,
     /// Queued runs per tenant. Beyond that, events wait in the feed and calls are refused.
@@ -134,16 +134,16 @@ pub struct Settings {
     pub stop_max: Duration,
 }
 
-impl Settings {
+impl WorkflowSettings {
     /// How many of the running steps may be requests: servers that do not answer must not block the tenant's other steps.
     pub fn requests_under_way(&self) -> usize {
         (self.steps_under_way * 3 / 4).max(1)
     }
 }
 
-impl Default for Settings {
+impl Default for WorkflowSettings {
     fn default() -> Self {
-        Settings {
+        WorkflowSettings {
             runs_in_flight: 100,
             runs_queued: 50_000,
             runs_chained: 1_000,
@@ -163,7 +163,7 @@ pub struct Definition {
     pub name: String,
     pub on: Trigger,
     pub input_schema: Option<Value>,
-    pub steps: Vec<Step>,
+    pub steps: Vec<WorkflowStep>,
 }
 
 /// What starts a run.
@@ -206,7 +206,7 @@ pub struct ManualTrigger {}
 /// One step of a workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WorkflowStep)]
-pub struct Step {
+pub struct WorkflowStep {
     pub id: String,
     /// The action.
     pub uses: String,
@@ -270,7 +270,7 @@ pub struct Workflow {
     /// The JSON Schema that the input of a call must fit.
     #[schema(required, value_type = Option<Object>)]
     pub input_schema: Option<Value>,
-    pub steps: Vec<Step>,
+    pub steps: Vec<WorkflowStep>,
     /// Rises with each change of the definition. Runs keep theirs.
     pub revision: i64,
     /// When its schedule fires next.
@@ -302,7 +302,7 @@ impl Record for Workflow {
     "started_at": "2026-11-15T08:00:00.000Z", "ended_at": "2026-11-15T08:00:00.120Z",
     "version": 2, "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.120Z"
 }))]
-pub struct Run {
+pub struct WorkflowRun {
     #[schema(value_type = String)]
     pub id: RunId,
     #[schema(value_type = String)]
@@ -334,7 +334,7 @@ pub struct Run {
     pub updated_at: Timestamp,
 }
 
-impl Record for Run {
+impl Record for WorkflowRun {
     fn version(&self) -> i64 {
         self.version
     }
@@ -393,7 +393,7 @@ pub struct RunError {
 }))]
 pub struct RunDetail {
     #[serde(flatten)]
-    pub run: Run,
+    pub run: WorkflowRun,
     /// In the order of the definition.
     pub steps: Vec<RunStep>,
 }
@@ -419,7 +419,7 @@ pub struct RunStep {
     pub output: Option<Box<RawValue>>,
     #[schema(required)]
     pub error: Option<StepError>,
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<StepAttempt>,
     #[schema(value_type = Option<String>, format = DateTime, required)]
     pub next_attempt_at: Option<Timestamp>,
     /// When all that it needs was done.
@@ -442,7 +442,7 @@ pub struct StepError {
 /// One attempt of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WorkflowAttempt)]
-pub struct Attempt {
+pub struct StepAttempt {
     pub number: i64,
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
@@ -471,14 +471,14 @@ pub struct Attempt {
 #[schema(as = WorkflowApprovalRequested)]
 pub struct ApprovalRequested {
     #[serde(flatten)]
-    pub run: Run,
-    pub approval: Approval,
+    pub run: WorkflowRun,
+    pub approval: ApprovalQuestion,
 }
 
 /// What is to be approved.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = WorkflowApproval)]
-pub struct Approval {
+pub struct ApprovalQuestion {
     pub step_id: String,
     pub message: String,
 }

@@ -1,10 +1,10 @@
 //! Computes what a run does next. Pure: the result does not depend on the order in which steps have ended.
 
-use super::{OnError, RunError, Status, Step, StepError};
+use super::{OnError, RunError, Status, StepError, WorkflowStep};
 
 /// What follows from the states of a run's steps.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct RunPlan {
     /// Indexes of the steps that are ready.
     pub begin: Vec<usize>,
     /// Indexes of the steps that can never become ready.
@@ -14,7 +14,7 @@ pub struct Plan {
 }
 
 /// Examines the steps until nothing changes. `states` are their states, `None` for a step that is not ready yet.
-pub fn plan(steps: &[Step], needs: &[Vec<usize>], states: &[Option<Status>]) -> Plan {
+pub fn plan_run(steps: &[WorkflowStep], needs: &[Vec<usize>], states: &[Option<Status>]) -> RunPlan {
     let mut states = states.to_vec();
     let (mut begin, mut skip) = (Vec::new(), Vec::new());
     loop {
@@ -23,46 +23,46 @@ pub fn plan(steps: &[Step], needs: &[Vec<usize>], states: &[Option<Status>]) -> 
             if states[place].is_some() {
                 continue;
             }
-            let verdict = turn(steps, &needs[place], &states);
+            let verdict = step_readiness(steps, &needs[place], &states);
             match verdict {
-                Turn::NotYet => continue,
-                Turn::Now => begin.push(place),
-                Turn::Never => skip.push(place),
+                StepReadiness::NotYet => continue,
+                StepReadiness::Ready => begin.push(place),
+                StepReadiness::Never => skip.push(place),
             }
-            states[place] = Some(if verdict == Turn::Now { Status::Pending } else { Status::Skipped });
+            states[place] = Some(if verdict == StepReadiness::Ready { Status::Pending } else { Status::Skipped });
             changed = true;
         }
         if !changed {
             break;
         }
     }
-    Plan { begin, skip, status: status(steps, &states) }
+    RunPlan { begin, skip, status: run_status(steps, &states) }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum StepReadiness {
     NotYet,
-    Now,
+    Ready,
     Never,
 }
 
 /// A step never becomes ready if a step it needs was skipped, was cancelled, or failed without `on_error: continue`.
-fn turn(steps: &[Step], needs: &[usize], states: &[Option<Status>]) -> Turn {
-    let mut turn = Turn::Now;
+fn step_readiness(steps: &[WorkflowStep], needs: &[usize], states: &[Option<Status>]) -> StepReadiness {
+    let mut turn = StepReadiness::Ready;
     for need in needs {
         match states[*need] {
-            Some(state) if !state.is_over() => turn = Turn::NotYet,
-            None => turn = Turn::NotYet,
+            Some(state) if !state.is_finished() => turn = StepReadiness::NotYet,
+            None => turn = StepReadiness::NotYet,
             Some(Status::Succeeded) => {}
             Some(Status::Failed | Status::TimedOut) if steps[*need].on_error == OnError::Continue => {}
-            Some(_) => return Turn::Never,
+            Some(_) => return StepReadiness::Never,
         }
     }
     turn
 }
 
-fn status(steps: &[Step], states: &[Option<Status>]) -> Status {
-    let open = || states.iter().flatten().filter(|state| !state.is_over());
+fn run_status(steps: &[WorkflowStep], states: &[Option<Status>]) -> Status {
+    let open = || states.iter().flatten().filter(|state| !state.is_finished());
     if open().any(|state| *state != Status::Waiting) {
         return Status::Running;
     }
@@ -86,8 +86,12 @@ fn status(steps: &[Step], states: &[Option<Status>]) -> Status {
 }
 
 /// The error of a run: that of the first step, in the order of the definition, that gave the run this status.
-pub fn error(steps: &[Step], ended: &[(Option<Status>, Option<StepError>)], status: Status) -> Option<RunError> {
-    let is_why = |step: &Step, state: Option<Status>| state == Some(status) && step.on_error == OnError::Fail;
+pub fn run_error(
+    steps: &[WorkflowStep],
+    ended: &[(Option<Status>, Option<StepError>)],
+    status: Status,
+) -> Option<RunError> {
+    let is_why = |step: &WorkflowStep, state: Option<Status>| state == Some(status) && step.on_error == OnError::Fail;
     let (step, (_, error)) = steps.iter().zip(ended).find(|(step, (state, _))| is_why(step, *state))?;
     let StepError { code, detail } = error.clone()?;
     Some(RunError { code, detail, step_id: Some(step.id.clone()) })

@@ -8,8 +8,9 @@ use futures_util::future::join_all;
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, FieldError, Result};
 use kernel::http::{
-    Accepted, Access, Api, Caller, Created, Documented, FromParams, Idempotency, IfMatch, Json, LIST_MAX, NoContent,
-    Once, One, Page, PageRequest, Param, Params, Policy, Query, Rendered, Reply, Rules, Versioned, documented,
+    Accepted, Access, Api, Caller, Created, FromParams, Idempotency, IdempotentReply, IfMatch, Json, LIST_MAX,
+    ListPage, NoContent, PageRequest, Params, QueryParam, QueryString, RatePolicy, RecordQuery, RenderedReply, Reply,
+    ResponseDocs, Rules, Versioned, document_response,
 };
 use kernel::operations;
 use kernel::outbound::Target;
@@ -18,39 +19,39 @@ use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::check::Compiled;
-use super::definition::{Change, NewRun, Request};
-use super::dry_run::store::{keep, simulate};
-use super::runs::control::Control;
-use super::runs::control::store::control;
+use super::check::CompiledDefinition;
+use super::definition::{RunRequest, WorkflowChange, WorkflowRequest};
+use super::dry_run::store::{save_dry_run, simulate_run};
+use super::runs::control::RunControl;
+use super::runs::control::store::apply_control;
 use super::runs::list::store::{self as history, Filter};
-use super::runs::start::store::{check, start};
-use super::saving::{self, Saving};
-use super::store::{self, Change as Saved};
-use super::{Run, RunDetail, RunId, Settings, Workflow, WorkflowId, tally};
+use super::runs::start::store::{check_run, start_run};
+use super::saving::{self, WorkflowToSave};
+use super::store::{self, WorkflowUpdate as Saved};
+use super::{RunDetail, RunId, Workflow, WorkflowId, WorkflowRun, WorkflowSettings, tally};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
-    api.tenant(operations!(list, act, change, delete))
-        .schema::<Page<super::Workflow>>()
-        .schema::<Page<super::Run>>()
-        .schema::<super::RunDetail>()
-        .schema::<View>()
-        .schema::<super::ApprovalRequested>()
-        .schema::<super::actions::CustomEvent>()
+    api.add_tenant_routes(operations!(list_workflows, trigger_workflow, change_workflow, delete_workflow))
+        .add_schema::<ListPage<super::Workflow>>()
+        .add_schema::<ListPage<super::WorkflowRun>>()
+        .add_schema::<super::RunDetail>()
+        .add_schema::<WorkflowView>()
+        .add_schema::<super::ApprovalRequested>()
+        .add_schema::<super::actions::CustomEvent>()
 }
 
 const PATH: &str = "/api/psa/workflows/trigger";
 
 rules! {
-    Reading = Rules::new(Policy::Read, &[Scope::WorkflowsRead]);
-    Writing = Rules::new(Policy::Write, &[Scope::WorkflowsWrite]);
+    Reading = Rules::new(RatePolicy::Read, &[Scope::WorkflowsRead]);
+    Writing = Rules::new(RatePolicy::Write, &[Scope::WorkflowsWrite]);
 }
 
 pub struct ListQuery {
     id: Option<WorkflowId>,
     run_id: Option<RunId>,
-    view: Option<View>,
+    view: Option<WorkflowView>,
     filter: Filter,
     page: PageRequest,
 }
@@ -58,7 +59,7 @@ pub struct ListQuery {
 kernel::words! {
     /// What belongs to workflows and is a list of its own.
     #[schema(as = WorkflowView)]
-    pub enum View { Runs "runs" }
+    pub enum WorkflowView { Runs "runs" }
 }
 
 impl FromParams for ListQuery {
@@ -66,22 +67,23 @@ impl FromParams for ListQuery {
         let id = params.take_optional_id("One workflow. Cannot be combined with the other parameters.")?;
         let one_run = "One run, with its steps. Cannot be combined with the other parameters.";
         let run_id = params.take_optional_run_id(one_run)?;
-        let view = params.take_word(Param::new("view", "`runs`: the history of runs instead of the workflows."))?;
-        let of_runs = ["workflow_id", "status", "since", "until"].into_iter().find(|name| params.has(name));
-        let workflows = Param::new("workflow_id", "With `view=runs`: of these workflows, as a comma list.");
+        let view =
+            params.take_word(QueryParam::new("view", "`runs`: the history of runs instead of the workflows."))?;
+        let of_runs = ["workflow_id", "status", "since", "until"].into_iter().find(|name| params.has_param(name));
+        let workflows = QueryParam::new("workflow_id", "With `view=runs`: of these workflows, as a comma list.");
         let filter = Filter {
-            workflow_id: params.take_ids(workflows.items_max(LIST_MAX), "a workflow")?,
+            workflow_id: params.take_ids(workflows.with_items_max(LIST_MAX), "a workflow")?,
             status: params.take_words(
-                Param::new("status", "With `view=runs`: any of these, as a comma list.").items_max(LIST_MAX),
+                QueryParam::new("status", "With `view=runs`: any of these, as a comma list.").with_items_max(LIST_MAX),
             )?,
-            since: params.take_time(Param::new("since", "With `view=runs`: made at this moment or later."))?,
-            until: params.take_time(Param::new("until", "With `view=runs`: made before this moment."))?,
+            since: params.take_time(QueryParam::new("since", "With `view=runs`: made at this moment or later."))?,
+            until: params.take_time(QueryParam::new("until", "With `view=runs`: made before this moment."))?,
         };
         if let Some(name) = of_runs.filter(|_| view.is_none()) {
             let detail = format!("The query parameter {name} needs view=runs: it is about runs, not workflows.");
             return Err(Error::new(Code::InvalidParameter, detail));
         }
-        Ok(ListQuery { id, run_id, view, filter, page: PageRequest::take(params)? })
+        Ok(ListQuery { id, run_id, view, filter, page: PageRequest::take_page(params)? })
     }
 }
 
@@ -99,37 +101,38 @@ impl FromParams for ChangeQuery {
 }
 
 /// The response of GET.
-pub enum Found {
+pub enum WorkflowListReply {
     One(Box<Workflow>),
-    Page(Page<Workflow>),
+    Page(ListPage<Workflow>),
     Run(Box<RunDetail>),
-    Runs(Page<Run>),
+    Runs(ListPage<WorkflowRun>),
 }
 
-impl IntoResponse for Found {
+impl IntoResponse for WorkflowListReply {
     fn into_response(self) -> Response {
         match self {
-            Found::One(workflow) => Versioned(*workflow).into_response(),
-            Found::Page(page) => page.into_response(),
-            Found::Run(run) => Versioned(*run).into_response(),
-            Found::Runs(page) => page.into_response(),
+            WorkflowListReply::One(workflow) => Versioned(*workflow).into_response(),
+            WorkflowListReply::Page(page) => page.into_response(),
+            WorkflowListReply::Run(run) => Versioned(*run).into_response(),
+            WorkflowListReply::Runs(page) => page.into_response(),
         }
     }
 }
 
-impl PartialSchema for Found {
+impl PartialSchema for WorkflowListReply {
     fn schema() -> RefOr<Schema> {
         // Not `oneOf`: an empty page matches both kinds of pages.
-        let names = [<Page<Workflow>>::name(), Workflow::name(), <Page<Run>>::name(), RunDetail::name()];
+        let names =
+            [<ListPage<Workflow>>::name(), Workflow::name(), <ListPage<WorkflowRun>>::name(), RunDetail::name()];
         names.into_iter().fold(AnyOfBuilder::new(), |any_of, name| any_of.item(Ref::from_schema_name(name))).into()
     }
 }
 
-impl IntoResponses for Found {
-    fn responses() -> Documented {
+impl IntoResponses for WorkflowListReply {
+    fn responses() -> ResponseDocs {
         let text = "A page of the list; with `id`, the one workflow; with `run_id`, the one run; with `view=runs`, a page of \
                     runs.";
-        documented::<Self>("200", text)
+        document_response::<Self>("200", text)
     }
 }
 
@@ -139,44 +142,44 @@ impl IntoResponses for Found {
 /// combination of filters is rare, a page may hold fewer than its `limit`, even none, while `has_more` is true; `next_cursor`
 /// goes on from there, and nothing is left out.
 #[utoipa::path(
-    get, path = PATH, tag = "Service workflows", operation_id = "list_workflows", params(Query<ListQuery>)
+    get, path = PATH, tag = "Service workflows", operation_id = "list_workflows", params(QueryString<ListQuery>)
 )]
-pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Found> {
+pub async fn list_workflows(caller: Access<Reading>, query: QueryString<ListQuery>) -> Result<WorkflowListReply> {
     let db = caller.db();
     let ListQuery { id, run_id, view, filter, page } = query.parse()?;
     if let Some(id) = id {
-        return store::get(&db, id).await.map(|workflow| Found::One(Box::new(workflow)));
+        return store::get_workflow(&db, id).await.map(|workflow| WorkflowListReply::One(Box::new(workflow)));
     }
     if let Some(id) = run_id {
-        return history::get(&db, id).await.map(|run| Found::Run(Box::new(run)));
+        return history::get_run_detail(&db, id).await.map(|run| WorkflowListReply::Run(Box::new(run)));
     }
-    if view == Some(View::Runs) {
-        let after = page.after(&caller, PATH)?;
-        let (runs, next) = history::list(&db, &filter, after, page.limit).await?;
-        return page.page_before(&caller, PATH, runs, next).map(Found::Runs);
+    if view == Some(WorkflowView::Runs) {
+        let after = page.cursor_key(&caller, PATH)?;
+        let (runs, next) = history::list_runs(&db, &filter, after, page.limit).await?;
+        return page.build_cut_page(&caller, PATH, runs, next).map(WorkflowListReply::Runs);
     }
-    let after = page.after(&caller, PATH)?;
-    let (workflows, next) = store::list(&db, after, page.limit).await?;
-    page.page_before(&caller, PATH, workflows, next).map(Found::Page)
+    let after = page.cursor_key(&caller, PATH)?;
+    let (workflows, next) = store::list_workflows(&db, after, page.limit).await?;
+    page.build_cut_page(&caller, PATH, workflows, next).map(WorkflowListReply::Page)
 }
 
 /// The response of POST.
-pub enum Done {
-    Made(Box<Created<Workflow>>),
+pub enum WorkflowPostReply {
+    Created(Box<Created<Workflow>>),
     Started(Box<Accepted<RunDetail>>),
 }
 
-impl Reply for Done {
-    fn render(&self) -> Result<Rendered> {
+impl Reply for WorkflowPostReply {
+    fn render_reply(&self) -> Result<RenderedReply> {
         match self {
-            Done::Made(workflow) => workflow.render(),
-            Done::Started(run) => run.render(),
+            WorkflowPostReply::Created(workflow) => workflow.render_reply(),
+            WorkflowPostReply::Started(run) => run.render_reply(),
         }
     }
 }
 
-impl IntoResponses for Done {
-    fn responses() -> Documented {
+impl IntoResponses for WorkflowPostReply {
+    fn responses() -> ResponseDocs {
         let mut answers = <Created<Workflow>>::responses();
         answers.extend(<Accepted<RunDetail>>::responses());
         // The body names the workflow, which may not exist.
@@ -193,51 +196,58 @@ impl IntoResponses for Done {
 /// `create` makes a workflow. The definition is checked as a whole: actions, what they are given, expressions, needs. Its runs act with the authority of
 /// whoever saved it, so that takes the scopes of its actions, and `read` of the families of events that start it.
 #[utoipa::path(
-    post, path = PATH, tag = "Service workflows", operation_id = "run_workflow", request_body = Request
+    post, path = PATH, tag = "Service workflows", operation_id = "run_workflow", request_body = WorkflowRequest
 )]
-pub async fn act(
+pub async fn trigger_workflow(
     caller: Access<Writing>,
     idempotency: Idempotency,
-    query: Query<()>,
-    body: Json<Request>,
-) -> Result<Once<Done>> {
+    query: QueryString<()>,
+    body: Json<WorkflowRequest>,
+) -> Result<IdempotentReply<WorkflowPostReply>> {
     let db = caller.db();
     query.parse()?;
     let body = body.read().await?;
     let new = match body.value {
-        Request::Create(new) => new,
-        Request::Run(new) => return run(&caller, idempotency, new, body.digest).await,
+        WorkflowRequest::Create(new) => new,
+        WorkflowRequest::Run(new) => return start_or_simulate(&caller, idempotency, new, body.digest).await,
     };
     // Checked before the transaction, and refused in it: a repeated request gets its first response, whatever changed since.
-    let saving = checked(&caller, saving::new(*new).await).await;
+    let saving = check_targets(&caller, saving::check_new(*new).await).await;
     let (grant, secrets) = (caller.grant(), caller.app().secrets.clone());
     idempotency
-        .once(&caller, &db, body.digest, async move |tx| {
+        .run_once(&caller, &db, body.digest, async move |tx| {
             let rights = grant.confirm(tx).await?;
-            let made = store::create(tx, &rights, saving?, &secrets).await?;
-            Ok(Done::Made(Box::new(Created::at(PATH, made.id, made))))
+            let made = store::create_workflow(tx, &rights, saving?, &secrets).await?;
+            Ok(WorkflowPostReply::Created(Box::new(Created::in_collection(PATH, made.id, made))))
         })
         .await
 }
 
 /// Queues a run, or simulates it in a dry run.
-async fn run(caller: &Access<Writing>, idempotency: Idempotency, new: NewRun, digest: [u8; 32]) -> Result<Once<Done>> {
+async fn start_or_simulate(
+    caller: &Access<Writing>,
+    idempotency: Idempotency,
+    new: RunRequest,
+    digest: [u8; 32],
+) -> Result<IdempotentReply<WorkflowPostReply>> {
     let (db, grant) = (caller.db(), caller.grant());
-    let settings: Settings = caller.app().settings.of_feature();
-    let NewRun { workflow_id, input, dry_run } = new;
+    let settings: WorkflowSettings = caller.app().settings.feature_settings();
+    let RunRequest { workflow_id, input, dry_run } = new;
     if !dry_run {
         // Checked before the transaction, and refused in it: a repeated request gets its first response.
-        let checked = check(&db, workflow_id, input).await;
-        let started = idempotency.once(caller, &db, digest, async move |tx| {
+        let checked = check_run(&db, workflow_id, input).await;
+        let started = idempotency.run_once(caller, &db, digest, async move |tx| {
             grant.confirm(tx).await?;
-            start(tx, workflow_id, checked?, &settings).await.map(|run| Done::Started(Box::new(Accepted(run))))
+            start_run(tx, workflow_id, checked?, &settings)
+                .await
+                .map(|run| WorkflowPostReply::Started(Box::new(Accepted(run))))
         });
         return started.await;
     }
-    let tried = simulate(&db, caller.app(), workflow_id, input, settings).await;
-    let kept = idempotency.once(caller, &db, digest, async move |tx| {
+    let tried = simulate_run(&db, caller.app(), workflow_id, input, settings).await;
+    let kept = idempotency.run_once(caller, &db, digest, async move |tx| {
         grant.confirm(tx).await?;
-        keep(tx, tried?).await.map(|run| Done::Started(Box::new(Accepted(run))))
+        save_dry_run(tx, tried?).await.map(|run| WorkflowPostReply::Started(Box::new(Accepted(run))))
     });
     kept.await
 }
@@ -250,16 +260,16 @@ async fn run(caller: &Access<Writing>, idempotency: Idempotency, new: NewRun, di
 /// With `id`: a JSON merge patch: what is left out stays; `steps` and `input_schema` are given whole. A change is a new `revision`, and
 /// whoever makes it becomes its saver; runs keep the revision that they began with. `enabled` alone is no revision.
 #[utoipa::path(
-    patch, path = PATH, tag = "Service workflows", operation_id = "change_workflow", params(Query<ChangeQuery>),
-    request_body = Change
+    patch, path = PATH, tag = "Service workflows", operation_id = "change_workflow", params(QueryString<ChangeQuery>),
+    request_body = WorkflowChange
 )]
-pub async fn change(
+pub async fn change_workflow(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<ChangeQuery>,
-    body: Json<Change>,
-) -> Result<Once<Changed>> {
+    query: QueryString<ChangeQuery>,
+    body: Json<WorkflowChange>,
+) -> Result<IdempotentReply<WorkflowChangeReply>> {
     let db = caller.db();
     let ChangeQuery { id, run_id } = query.parse()?;
     if id.is_none() && run_id.is_none() {
@@ -269,30 +279,30 @@ pub async fn change(
     let body = body.read().await?;
     let (grant, secrets) = (caller.grant(), caller.app().secrets.clone());
     let (id, patch) = match (id, run_id, body.value) {
-        (Some(id), _, Change::Workflow(patch)) => (id, patch),
-        (None, Some(id), Change::Run(wanted)) => {
-            return tell_run(&caller, if_match, idempotency, id, wanted, body.digest).await;
+        (Some(id), _, WorkflowChange::Workflow(patch)) => (id, patch),
+        (None, Some(id), WorkflowChange::Run(wanted)) => {
+            return control_run(&caller, if_match, idempotency, id, wanted, body.digest).await;
         }
-        (_, _, Change::Run(_)) => {
+        (_, _, WorkflowChange::Run(_)) => {
             return Err(Error::invalid("/action", "unknown_field", "is for runs, which run_id names"));
         }
-        (_, _, Change::Workflow(_)) => return Err(Error::invalid("/action", "required", "is required")),
+        (_, _, WorkflowChange::Workflow(_)) => return Err(Error::invalid("/action", "required", "is required")),
     };
     for tries in 1.. {
         let change = if let Some(enabled) = patch.enabled_alone() {
             Saved::Enable(enabled)
         } else {
-            let (version, saving) = match store::current(&db, &secrets, id).await {
-                Ok(current) => (Some(current.version), saving::changed(current, patch.clone()).await),
+            let (version, saving) = match store::load_current(&db, &secrets, id).await {
+                Ok(current) => (Some(current.version), saving::check_changed(current, patch.clone()).await),
                 Err(error) => (None, Err(error)),
             };
-            Saved::Save { version, saving: checked(&caller, saving).await.map(Box::new) }
+            Saved::Save { version, saving: check_targets(&caller, saving).await.map(Box::new) }
         };
         let (if_match, secrets) = (if_match.clone(), secrets.clone());
-        let changed = idempotency.clone().once(&caller, &db, body.digest, async move |tx| {
+        let changed = idempotency.clone().run_once(&caller, &db, body.digest, async move |tx| {
             let rights = grant.confirm(tx).await?;
-            let changed = store::change(tx, &rights, id, &if_match, change, &secrets).await?;
-            Ok(Changed::Workflow(Box::new(Versioned(changed))))
+            let changed = store::update_workflow(tx, &rights, id, &if_match, change, &secrets).await?;
+            Ok(WorkflowChangeReply::Workflow(Box::new(Versioned(changed))))
         });
         match changed.await {
             // Another change was first: the patch is applied to the new version.
@@ -307,24 +317,24 @@ pub async fn change(
 const TRIES_MAX: usize = 20;
 
 /// Applies an action to a run.
-async fn tell_run(
+async fn control_run(
     caller: &Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
     id: RunId,
-    wanted: Control,
+    wanted: RunControl,
     digest: [u8; 32],
-) -> Result<Once<Changed>> {
+) -> Result<IdempotentReply<WorkflowChangeReply>> {
     let (db, grant) = (caller.db(), caller.grant());
-    let settings: Settings = caller.app().settings.of_feature();
+    let settings: WorkflowSettings = caller.app().settings.feature_settings();
     // Set when the action is applied, so that a repeated request counts no metrics.
-    let (done, decided) = (Arc::new(OnceLock::new()), wanted.decided());
+    let (done, decided) = (Arc::new(OnceLock::new()), wanted.approval_outcome());
     let noted = done.clone();
-    let told = idempotency.once(caller, &db, digest, async move |tx| {
+    let told = idempotency.run_once(caller, &db, digest, async move |tx| {
         grant.confirm(tx).await?;
-        let run = control(tx, id, &if_match, wanted, &settings).await?;
+        let run = apply_control(tx, id, &if_match, wanted, &settings).await?;
         noted.get_or_init(|| run.run.status);
-        Ok(Changed::Run(Box::new(Versioned(run))))
+        Ok(WorkflowChangeReply::Run(Box::new(Versioned(run))))
     });
     let told = told.await?;
     if let Some(status) = done.get() {
@@ -337,30 +347,30 @@ async fn tell_run(
 }
 
 /// The response of PATCH.
-pub enum Changed {
+pub enum WorkflowChangeReply {
     Workflow(Box<Versioned<Workflow>>),
     Run(Box<Versioned<RunDetail>>),
 }
 
-impl Reply for Changed {
-    fn render(&self) -> Result<Rendered> {
+impl Reply for WorkflowChangeReply {
+    fn render_reply(&self) -> Result<RenderedReply> {
         match self {
-            Changed::Workflow(workflow) => workflow.render(),
-            Changed::Run(run) => run.render(),
+            WorkflowChangeReply::Workflow(workflow) => workflow.render_reply(),
+            WorkflowChangeReply::Run(run) => run.render_reply(),
         }
     }
 }
 
-impl PartialSchema for Changed {
+impl PartialSchema for WorkflowChangeReply {
     fn schema() -> RefOr<Schema> {
         let names = [Workflow::name(), RunDetail::name()];
         names.into_iter().fold(AnyOfBuilder::new(), |any_of, name| any_of.item(Ref::from_schema_name(name))).into()
     }
 }
 
-impl IntoResponses for Changed {
-    fn responses() -> Documented {
-        documented::<Self>("200", "The workflow, or the run with its steps, as it is now.")
+impl IntoResponses for WorkflowChangeReply {
+    fn responses() -> ResponseDocs {
+        document_response::<Self>("200", "The workflow, or the run with its steps, as it is now.")
     }
 }
 
@@ -368,32 +378,32 @@ impl IntoResponses for Changed {
 ///
 /// Runs that are not over end as cancelled. All stay readable.
 #[utoipa::path(
-    delete, path = PATH, tag = "Service workflows", operation_id = "delete_workflow", params(Query<One<WorkflowId>>)
+    delete, path = PATH, tag = "Service workflows", operation_id = "delete_workflow", params(QueryString<RecordQuery<WorkflowId>>)
 )]
-pub async fn delete(
+pub async fn delete_workflow(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<One<WorkflowId>>,
+    query: QueryString<RecordQuery<WorkflowId>>,
 ) -> Result<NoContent> {
     let db = caller.db();
     let id = query.parse()?.id;
-    idempotency.check()?;
+    idempotency.check_key()?;
     let grant = caller.grant();
     db.write(async move |tx| {
         grant.confirm(tx).await?;
-        store::delete(tx, id, &if_match).await
+        store::delete_workflow(tx, id, &if_match).await
     })
     .await?;
     Ok(NoContent)
 }
 
 /// Checks the targets of its requests too. A host that does not resolve yet is accepted: it is checked again when sending.
-async fn checked(caller: &Caller, saving: Result<Saving>) -> Result<Saving> {
+async fn check_targets(caller: &Caller, saving: Result<WorkflowToSave>) -> Result<WorkflowToSave> {
     let saving = saving?;
-    let places = places(&saving.compiled);
+    let places = group_targets_by_host(&saving.compiled);
     let looks = places.values().map(async |(target, pointers)| {
-        let refused = caller.app().outbound.check(target, Some(caller.tenant_id())).await.err();
+        let refused = caller.app().outbound.check_target(target, Some(caller.tenant_id())).await.err();
         let field = |detail: String| {
             let code = Code::TargetNotAllowed.name();
             pointers.iter().map(move |at| FieldError { pointer: at.clone(), code, detail: detail.clone() })
@@ -405,9 +415,9 @@ async fn checked(caller: &Caller, saving: Result<Saving>) -> Result<Saving> {
 }
 
 /// Each host once, with the pointers that name it.
-fn places(compiled: &Compiled) -> BTreeMap<String, (Target, Vec<String>)> {
+fn group_targets_by_host(compiled: &CompiledDefinition) -> BTreeMap<String, (Target, Vec<String>)> {
     let mut places = BTreeMap::new();
-    for (pointer, target) in compiled.targets() {
+    for (pointer, target) in compiled.request_targets() {
         let host = target.host().to_ascii_lowercase();
         places.entry(host).or_insert_with(|| (target, Vec::new())).1.push(pointer);
     }

@@ -6,18 +6,18 @@ use kernel::base::{Error, Result};
 use kernel::http::read_object;
 
 use super::Definition;
-use super::check::{self, Compiled};
+use super::check::{self, CompiledDefinition};
 use super::definition::{NewWorkflow, WorkflowPatch};
 use super::secrets::{self, StepHeaders};
 
 /// A checked workflow that is about to be saved, with its header values.
-pub struct Saving {
-    pub compiled: Compiled,
+pub struct WorkflowToSave {
+    pub compiled: CompiledDefinition,
     pub enabled: bool,
 }
 
 /// The stored workflow that a change is based on.
-pub struct Current {
+pub struct CurrentWorkflow {
     pub version: i64,
     pub enabled: bool,
     /// With masked header values.
@@ -26,29 +26,29 @@ pub struct Current {
 }
 
 /// Checks a new workflow.
-pub async fn new(new: NewWorkflow) -> Result<Saving> {
-    blocking(move || {
+pub async fn check_new(new: NewWorkflow) -> Result<WorkflowToSave> {
+    run_blocking(move || {
         let nothing = Definition { steps: Vec::new(), ..new.definition.clone() };
-        saving(new, &nothing, &BTreeMap::new())
+        check_definition(new, &nothing, &BTreeMap::new())
     })
     .await
 }
 
 /// Applies a patch and checks the resulting workflow.
-pub async fn changed(current: Current, patch: WorkflowPatch) -> Result<Saving> {
-    blocking(move || {
-        let patched = patch.apply(&current.definition, current.enabled)?;
+pub async fn check_changed(current: CurrentWorkflow, patch: WorkflowPatch) -> Result<WorkflowToSave> {
+    run_blocking(move || {
+        let patched = patch.apply_to(&current.definition, current.enabled)?;
         let (new, _) = read_object::<NewWorkflow>(patched).into_result()?;
-        saving(new, &current.definition, &current.headers)
+        check_definition(new, &current.definition, &current.headers)
     })
     .await
 }
 
-fn saving(new: NewWorkflow, old: &Definition, kept: &StepHeaders) -> Result<Saving> {
+fn check_definition(new: NewWorkflow, old: &Definition, kept: &StepHeaders) -> Result<WorkflowToSave> {
     let NewWorkflow { mut definition, enabled } = new;
-    let mut errors = secrets::keep(&mut definition, old, kept);
-    match check::compile(&definition) {
-        Ok(compiled) if errors.is_empty() => return Ok(Saving { compiled, enabled }),
+    let mut errors = secrets::fill_masked_values(&mut definition, old, kept);
+    match check::compile_definition(&definition) {
+        Ok(compiled) if errors.is_empty() => return Ok(WorkflowToSave { compiled, enabled }),
         Ok(_) => {}
         Err(more) => errors.extend(more),
     }
@@ -56,6 +56,6 @@ fn saving(new: NewWorkflow, old: &Definition, kept: &StepHeaders) -> Result<Savi
 }
 
 /// Runs a job off the threads that serve requests.
-async fn blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+async fn run_blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(job).await.map_err(Error::internal)?
 }

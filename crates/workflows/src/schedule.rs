@@ -14,15 +14,15 @@ use kernel::base::Timestamp;
 const CRON_BYTES_MAX: usize = 100;
 const ZONE_BYTES_MAX: usize = 64;
 /// Leap days and weekdays repeat after these 28 years: a schedule that matches none of their days never fires.
-const CALENDAR: (i16, i16) = (2000, 2027);
+const CALENDAR_YEARS: (i16, i16) = (2000, 2027);
 /// How many clock changes the search goes beyond when a time falls into skipped hours.
 const JUMPS_MAX: usize = 8;
 const DAY_SECONDS: i32 = 24 * 60 * 60;
 /// How many fixed times that are already past are examined.
-const SHOWN_MAX: usize = 10_000;
+const FIXED_TIMES_MAX: usize = 10_000;
 
 #[derive(Clone, Debug)]
-pub struct Schedule {
+pub struct CronSchedule {
     cron: Cron,
     zone: TimeZone,
     /// Minutes and hours are listed one by one, without steps.
@@ -30,7 +30,7 @@ pub struct Schedule {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScheduleFault {
+pub struct ScheduleError {
     pub field: ScheduleField,
     pub code: &'static str,
     pub detail: String,
@@ -51,14 +51,14 @@ impl ScheduleField {
     }
 }
 
-impl Schedule {
-    pub fn parse(cron: &str, timezone: &str) -> Result<Schedule, ScheduleFault> {
-        let schedule = Schedule { cron: parse_cron(cron)?, zone: parse_zone(timezone)?, fixed: is_fixed(cron) };
-        if schedule.ever() {
+impl CronSchedule {
+    pub fn parse(cron: &str, timezone: &str) -> Result<CronSchedule, ScheduleError> {
+        let schedule = CronSchedule { cron: parse_cron(cron)?, zone: parse_zone(timezone)?, fixed: is_fixed(cron) };
+        if schedule.ever_fires() {
             Ok(schedule)
         } else {
             let detail = "No day of any year is like this.".to_owned();
-            Err(ScheduleFault { field: ScheduleField::Cron, code: "never_fires", detail })
+            Err(ScheduleError { field: ScheduleField::Cron, code: "never_fires", detail })
         }
     }
 
@@ -68,7 +68,9 @@ impl Schedule {
         let next = if self.fixed {
             self.next_fixed(from)?
         } else {
-            let next = self.search(&from.to_zoned(self.zone.clone()), false).or_else(|| self.beyond_a_jump(from))?;
+            let next = self
+                .find_occurrence(&from.to_zoned(self.zone.clone()), false)
+                .or_else(|| self.find_after_jump(from))?;
             next.timestamp()
         };
         Some(Timestamp::from_millis(next.as_millisecond()))
@@ -78,8 +80,8 @@ impl Schedule {
     /// an ambiguous time its first occurrence.
     fn next_fixed(&self, from: jiff::Timestamp) -> Option<jiff::Timestamp> {
         let mut shown = from.to_zoned(self.zone.clone()).datetime();
-        for _ in 0..SHOWN_MAX {
-            shown = self.search(&shown.to_zoned(TimeZone::UTC).ok()?, false)?.datetime();
+        for _ in 0..FIXED_TIMES_MAX {
+            shown = self.find_occurrence(&shown.to_zoned(TimeZone::UTC).ok()?, false)?.datetime();
             let at = match self.zone.to_ambiguous_timestamp(shown).offset() {
                 AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(shown).ok()?,
                 AmbiguousOffset::Fold { before, .. } => before.to_timestamp(shown).ok()?,
@@ -96,21 +98,21 @@ impl Schedule {
         None
     }
 
-    fn search(&self, from: &Zoned, inclusive: bool) -> Option<Zoned> {
+    fn find_occurrence(&self, from: &Zoned, inclusive: bool) -> Option<Zoned> {
         self.cron.find_next_occurrence(from, inclusive).ok()
     }
 
     /// The search can fail for a time within more than two skipped hours: Samoa had no 30 December 2011. It is repeated from
     /// each following clock change.
-    fn beyond_a_jump(&self, from: jiff::Timestamp) -> Option<Zoned> {
+    fn find_after_jump(&self, from: jiff::Timestamp) -> Option<Zoned> {
         let mut jumps = self.zone.following(from).take(JUMPS_MAX);
-        jumps.find_map(|jump| self.search(&jump.timestamp().to_zoned(self.zone.clone()), true))
+        jumps.find_map(|jump| self.find_occurrence(&jump.timestamp().to_zoned(self.zone.clone()), true))
     }
 
     /// Whether any day matches. The search itself would go on until the year 5000.
-    fn ever(&self) -> bool {
+    fn ever_fires(&self) -> bool {
         let pattern = &self.cron.pattern;
-        let (first, last) = CALENDAR;
+        let (first, last) = CALENDAR_YEARS;
         let mut day = Date::constant(first, 1, 1);
         while day.year() <= last {
             let month = u32::from(day.month().unsigned_abs());
@@ -141,8 +143,8 @@ fn is_fixed(cron: &str) -> bool {
     fields.len() == 5 && !fields[..2].iter().any(|field| field.contains(['*', '/', '?']))
 }
 
-fn parse_cron(text: &str) -> Result<Cron, ScheduleFault> {
-    let fault = |detail: String| ScheduleFault { field: ScheduleField::Cron, code: "invalid", detail };
+fn parse_cron(text: &str) -> Result<Cron, ScheduleError> {
+    let fault = |detail: String| ScheduleError { field: ScheduleField::Cron, code: "invalid", detail };
     if text.len() > CRON_BYTES_MAX {
         return Err(fault(format!("must have at most {CRON_BYTES_MAX} bytes")));
     }
@@ -150,11 +152,11 @@ fn parse_cron(text: &str) -> Result<Cron, ScheduleFault> {
     parser.parse(text).map_err(|error| fault(format!("must be five fields of cron, such as 0 9 * * MON-FRI: {error}")))
 }
 
-fn parse_zone(name: &str) -> Result<TimeZone, ScheduleFault> {
+fn parse_zone(name: &str) -> Result<TimeZone, ScheduleError> {
     // These files of the database are the zone of this machine, and differ between nodes.
     let is_local = ["localtime", "posixrules"].iter().any(|local| local.eq_ignore_ascii_case(name));
     let known = if name.len() > ZONE_BYTES_MAX || is_local { None } else { TimeZone::get(name).ok() };
-    known.ok_or_else(|| ScheduleFault {
+    known.ok_or_else(|| ScheduleError {
         field: ScheduleField::Timezone,
         code: "invalid",
         detail: "must be an IANA time zone such as Europe/Berlin".to_owned(),

@@ -14,15 +14,15 @@ const DEPTH_MAX: usize = 16;
 const NODES_MAX: usize = 500;
 /// Each pattern is compiled, and matched against its texts: in the worst case a position takes 20 ns per byte of input.
 const PATTERNS_MAX: usize = 20;
-const PATTERN_PLACES_MAX: usize = 150;
+const PATTERN_POSITIONS_MAX: usize = 150;
 const PATTERN_BYTES: usize = 64 << 10;
 const PATTERN_CACHE_BYTES: usize = 256 << 10;
 /// Further errors are not reported, and long details are cut: some list every unexpected property.
-const FAULTS_MAX: usize = 20;
+const ERRORS_MAX: usize = 20;
 const DETAIL_CHARACTERS_MAX: usize = 300;
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
-const REFUSED: [&str; 9] = [
+const REFUSED_KEYWORDS: [&str; 9] = [
     "$ref",
     "$dynamicRef",
     "$recursiveRef",
@@ -44,20 +44,20 @@ pub struct InputSchema {
 }
 
 /// A pointer into the schema, an error code and a detail.
-pub type SchemaFault = (String, &'static str, String);
+pub type SchemaError = (String, &'static str, String);
 
 impl InputSchema {
-    pub fn parse(schema: &Value) -> Result<InputSchema, Vec<SchemaFault>> {
-        let mut walk = Walk { faults: Vec::new(), nodes: 0, patterns: 0, places: 0 };
+    pub fn parse(schema: &Value) -> Result<InputSchema, Vec<SchemaError>> {
+        let mut walk = SchemaWalk { errors: Vec::new(), nodes: 0, patterns: 0, positions: 0 };
         if !matches!(schema, Value::Object(_) | Value::Bool(_)) {
-            walk.fault("", "invalid", "must be an object".to_owned());
+            walk.add_error("", "invalid", "must be an object".to_owned());
         }
-        walk.value(schema, "", 1);
-        if walk.faults.is_empty() && schema.to_string().len() > SCHEMA_BYTES_MAX {
-            walk.fault("", "too_large", format!("must have at most {SCHEMA_BYTES_MAX} bytes"));
+        walk.visit_schema(schema, "", 1);
+        if walk.errors.is_empty() && schema.to_string().len() > SCHEMA_BYTES_MAX {
+            walk.add_error("", "too_large", format!("must have at most {SCHEMA_BYTES_MAX} bytes"));
         }
-        if !walk.faults.is_empty() {
-            return Err(walk.faults);
+        if !walk.errors.is_empty() {
+            return Err(walk.errors);
         }
         let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_CACHE_BYTES);
         let options = jsonschema::options().with_draft(Draft::Draft202012).offline();
@@ -65,22 +65,22 @@ impl InputSchema {
         match built {
             Ok(validator) => Ok(InputSchema { validator }),
             Err(error) => {
-                Err(vec![(error.instance_path().to_string(), "invalid", detail(&error.masked().to_string()))])
+                Err(vec![(error.instance_path().to_string(), "invalid", truncate_detail(&error.masked().to_string()))])
             }
         }
     }
 
     /// The first error of an input as a pointer into it and a detail, or nothing. Details repeat no value. Further errors
     /// are left out: all would be collected before the first is returned, and a small schema has millions on a list.
-    pub fn check(&self, input: &Value) -> Vec<(String, String)> {
+    pub fn validate_input(&self, input: &Value) -> Vec<(String, String)> {
         match self.validator.validate(input) {
             Ok(()) => Vec::new(),
-            Err(error) => vec![(error.instance_path().to_string(), detail(&error.masked().to_string()))],
+            Err(error) => vec![(error.instance_path().to_string(), truncate_detail(&error.masked().to_string()))],
         }
     }
 }
 
-fn detail(text: &str) -> String {
+fn truncate_detail(text: &str) -> String {
     match text.char_indices().nth(DETAIL_CHARACTERS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -89,27 +89,27 @@ fn detail(text: &str) -> String {
 
 /// Finds refused keywords before anything is built. Every object is taken for a schema, but the names of properties are
 /// skipped: a property can have the name of a keyword.
-struct Walk {
-    faults: Vec<SchemaFault>,
+struct SchemaWalk {
+    errors: Vec<SchemaError>,
     nodes: usize,
     patterns: usize,
-    places: usize,
+    positions: usize,
 }
 
-impl Walk {
-    fn fault(&mut self, pointer: &str, code: &'static str, detail: String) {
-        if self.faults.len() < FAULTS_MAX {
-            self.faults.push((pointer.to_owned(), code, detail));
+impl SchemaWalk {
+    fn add_error(&mut self, pointer: &str, code: &'static str, detail: String) {
+        if self.errors.len() < ERRORS_MAX {
+            self.errors.push((pointer.to_owned(), code, detail));
         }
     }
 
-    fn value(&mut self, value: &Value, pointer: &str, depth: usize) {
+    fn visit_schema(&mut self, value: &Value, pointer: &str, depth: usize) {
         self.nodes += 1;
         if self.nodes == NODES_MAX + 1 {
-            self.fault("", "too_large", format!("must have at most {NODES_MAX} values"));
+            self.add_error("", "too_large", format!("must have at most {NODES_MAX} values"));
         }
         if depth > DEPTH_MAX {
-            return self.fault(pointer, "too_large", format!("must be at most {DEPTH_MAX} deep"));
+            return self.add_error(pointer, "too_large", format!("must be at most {DEPTH_MAX} deep"));
         }
         if self.nodes > NODES_MAX {
             return;
@@ -118,20 +118,20 @@ impl Walk {
             Value::Object(entries) => {
                 for (key, value) in entries {
                     let pointer = format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
-                    self.keyword(key, value, &pointer);
+                    self.check_keyword(key, value, &pointer);
                     match key.as_str() {
                         // These keywords have values, not schemas.
-                        "const" | "enum" | "default" | "examples" => self.plain(value, &pointer, depth + 1),
+                        "const" | "enum" | "default" | "examples" => self.visit_value(value, &pointer, depth + 1),
                         "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions" => {
-                            self.named(key, value, &pointer, depth + 1);
+                            self.visit_named_schemas(key, value, &pointer, depth + 1);
                         }
-                        _ => self.value(value, &pointer, depth + 1),
+                        _ => self.visit_schema(value, &pointer, depth + 1),
                     }
                 }
             }
             Value::Array(items) => {
                 for (at, item) in items.iter().enumerate() {
-                    self.value(item, &format!("{pointer}/{at}"), depth + 1);
+                    self.visit_schema(item, &format!("{pointer}/{at}"), depth + 1);
                 }
             }
             _ => {}
@@ -139,56 +139,56 @@ impl Walk {
     }
 
     /// Visits schemas whose names the author chose.
-    fn named(&mut self, keyword: &str, value: &Value, pointer: &str, depth: usize) {
+    fn visit_named_schemas(&mut self, keyword: &str, value: &Value, pointer: &str, depth: usize) {
         let Value::Object(entries) = value else { return };
         for (key, value) in entries {
             let pointer = format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
             if keyword == "patternProperties" {
-                self.pattern(key, &pointer);
+                self.check_pattern(key, &pointer);
             }
-            self.value(value, &pointer, depth + 1);
+            self.visit_schema(value, &pointer, depth + 1);
         }
     }
 
-    fn plain(&mut self, value: &Value, pointer: &str, depth: usize) {
+    fn visit_value(&mut self, value: &Value, pointer: &str, depth: usize) {
         self.nodes += 1;
         if self.nodes == NODES_MAX + 1 {
-            self.fault("", "too_large", format!("must have at most {NODES_MAX} values"));
+            self.add_error("", "too_large", format!("must have at most {NODES_MAX} values"));
         }
         if depth > DEPTH_MAX {
-            return self.fault(pointer, "too_large", format!("must be at most {DEPTH_MAX} deep"));
+            return self.add_error(pointer, "too_large", format!("must be at most {DEPTH_MAX} deep"));
         }
         match value {
-            Value::Object(entries) => entries.values().for_each(|value| self.plain(value, pointer, depth + 1)),
-            Value::Array(items) => items.iter().for_each(|value| self.plain(value, pointer, depth + 1)),
+            Value::Object(entries) => entries.values().for_each(|value| self.visit_value(value, pointer, depth + 1)),
+            Value::Array(items) => items.iter().for_each(|value| self.visit_value(value, pointer, depth + 1)),
             _ => {}
         }
     }
 
-    fn pattern(&mut self, pattern: &str, pointer: &str) {
+    fn check_pattern(&mut self, pattern: &str, pointer: &str) {
         self.patterns += 1;
-        match pattern::places(pattern) {
-            Ok(places) => self.places = self.places.saturating_add(places),
-            Err(detail) => return self.fault(pointer, "invalid", detail),
+        match pattern::count_positions(pattern) {
+            Ok(places) => self.positions = self.positions.saturating_add(places),
+            Err(detail) => return self.add_error(pointer, "invalid", detail),
         }
-        if self.patterns > PATTERNS_MAX || self.places > PATTERN_PLACES_MAX {
+        if self.patterns > PATTERNS_MAX || self.positions > PATTERN_POSITIONS_MAX {
             let detail = format!(
-                "there can be at most {PATTERNS_MAX} patterns, with {PATTERN_PLACES_MAX} places once repetitions are written out"
+                "there can be at most {PATTERNS_MAX} patterns, with {PATTERN_POSITIONS_MAX} places once repetitions are written out"
             );
-            self.fault(pointer, "too_large", detail);
+            self.add_error(pointer, "too_large", detail);
         }
     }
 
-    fn keyword(&mut self, key: &str, value: &Value, pointer: &str) {
+    fn check_keyword(&mut self, key: &str, value: &Value, pointer: &str) {
         match (key, value) {
             ("$schema", Value::String(dialect)) if dialect.trim_end_matches('#') == DIALECT => {}
-            ("$schema", _) => self.fault(pointer, "unsupported", format!("must be {DIALECT}")),
-            ("pattern", Value::String(pattern)) => self.pattern(pattern, pointer),
+            ("$schema", _) => self.add_error(pointer, "unsupported", format!("must be {DIALECT}")),
+            ("pattern", Value::String(pattern)) => self.check_pattern(pattern, pointer),
             ("format", Value::String(format)) if !FORMATS.contains(&format.as_str()) => {
-                self.fault(pointer, "unsupported", format!("must be one of {}", FORMATS.join(", ")));
+                self.add_error(pointer, "unsupported", format!("must be one of {}", FORMATS.join(", ")));
             }
-            (key, _) if REFUSED.contains(&key) => {
-                self.fault(pointer, "unsupported", format!("{key} is not supported: write the schema out"));
+            (key, _) if REFUSED_KEYWORDS.contains(&key) => {
+                self.add_error(pointer, "unsupported", format!("{key} is not supported: write the schema out"));
             }
             _ => {}
         }

@@ -10,17 +10,17 @@ use kernel::outbound::{BadTarget, Target};
 use serde_json::{Map, Value};
 
 use super::actions::HTTP_REQUEST;
-use super::{Definition, Step};
+use super::{Definition, WorkflowStep};
 use feature_kit::request_headers::{MASK, merge_headers};
 
 /// Header values by step id and header name.
 pub type StepHeaders = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The start of an expression in a text.
-const TEMPLATE: &str = "${{";
+const TEMPLATE_START: &str = "${{";
 
 /// Replaces the header values of a definition with the mask, and returns them.
-pub fn take(definition: &mut Definition) -> StepHeaders {
+pub fn take_header_values(definition: &mut Definition) -> StepHeaders {
     let mut taken = StepHeaders::new();
     for step in &mut definition.steps {
         let id = step.id.clone();
@@ -35,7 +35,7 @@ pub fn take(definition: &mut Definition) -> StepHeaders {
 }
 
 /// Puts header values back into a masked definition.
-pub fn put(definition: &mut Definition, values: &StepHeaders) {
+pub fn restore_header_values(definition: &mut Definition, values: &StepHeaders) {
     for step in &mut definition.steps {
         let Some(values) = values.get(&step.id) else { continue };
         for (name, value) in headers_of(step).into_iter().flatten() {
@@ -47,11 +47,11 @@ pub fn put(definition: &mut Definition, values: &StepHeaders) {
 }
 
 /// Replaces masks in a new definition with the stored values, and reports masks that have none.
-pub fn keep(given: &mut Definition, old: &Definition, kept: &StepHeaders) -> Vec<FieldError> {
+pub fn fill_masked_values(given: &mut Definition, old: &Definition, kept: &StepHeaders) -> Vec<FieldError> {
     let (mut errors, nothing) = (Vec::new(), BTreeMap::new());
     for (at, step) in given.steps.iter_mut().enumerate() {
         let before = old.steps.iter().find(|before| before.id == step.id);
-        let stays = before.is_some_and(|before| goes_where(before, step));
+        let stays = before.is_some_and(|before| has_same_origin(before, step));
         let kept = kept.get(&step.id).unwrap_or(&nothing);
         let Some(headers) = headers_of(step) else { continue };
         let texts = headers.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
@@ -63,7 +63,7 @@ pub fn keep(given: &mut Definition, old: &Definition, kept: &StepHeaders) -> Vec
     errors
 }
 
-fn headers_of(step: &mut Step) -> Option<&mut Map<String, Value>> {
+fn headers_of(step: &mut WorkflowStep) -> Option<&mut Map<String, Value>> {
     if step.uses != HTTP_REQUEST {
         return None;
     }
@@ -71,20 +71,20 @@ fn headers_of(step: &mut Step) -> Option<&mut Map<String, Value>> {
 }
 
 /// Whether the requests of two steps go to the same origin.
-fn goes_where(one: &Step, other: &Step) -> bool {
-    match (place_of(one), place_of(other)) {
-        (Some(Ok(one)), Some(Ok(other))) => one.has_place_of(&other),
+fn has_same_origin(one: &WorkflowStep, other: &WorkflowStep) -> bool {
+    match (request_origin(one), request_origin(other)) {
+        (Some(Ok(one)), Some(Ok(other))) => one.has_same_origin(&other),
         _ => false,
     }
 }
 
 /// The origin of a step's requests, if it is literal; none if it depends on an expression.
-pub fn place_of(step: &Step) -> Option<Result<Target, BadTarget>> {
+pub fn request_origin(step: &WorkflowStep) -> Option<Result<Target, BadTarget>> {
     if step.uses != HTTP_REQUEST {
         return None;
     }
     let url = step.with.get("url")?.as_str()?;
-    let Some((literal, _)) = url.split_once(TEMPLATE) else { return Some(Target::parse(url)) };
+    let Some((literal, _)) = url.split_once(TEMPLATE_START) else { return Some(Target::parse(url)) };
     let (scheme, rest) = literal.split_once("://")?;
     let authority = &rest[..rest.find(['/', '?'])?];
     Some(Target::parse(&format!("{scheme}://{authority}/")))

@@ -3,19 +3,19 @@
 //! Every change moves the tenant's clock first, and wakes the tenant's lane of workflows last.
 
 use kernel::args;
-use kernel::audit::{self, Changes, Entry};
+use kernel::audit::{self, AuditChanges, NewAuditEntry};
 use kernel::auth::Rights;
-use kernel::base::seal::{Sealed, SealedColumn};
+use kernel::base::seal::{SealedColumn, SealedValue};
 use kernel::base::{ActorRef, Code, Error, Result, Secrets, TenantId, Timestamp};
 use kernel::events::follow;
 use kernel::http::{IfMatch, PageBytes};
 use kernel::jobs::lanes;
-use kernel::store::{CursorKey, Db, Direction, Select, Tick, Tx, Value, refer};
+use kernel::store::{CursorKey, Db, Select, SortDirection, Tick, Tx, Value, references};
 use serde_json::json;
 
-use super::check::Compiled;
-use super::saving::{Current, Saving};
-use super::schedule::Schedule;
+use super::check::CompiledDefinition;
+use super::saving::{CurrentWorkflow, WorkflowToSave};
+use super::schedule::CronSchedule;
 use super::secrets::{self, StepHeaders};
 use super::stored::{StoredRevision, StoredWorkflow};
 use super::{Definition, FOLLOWER, LANE_KEY, Trigger, WORKFLOW_LANE, WORKFLOWS_MAX, Workflow, WorkflowId};
@@ -24,7 +24,7 @@ use feature_kit::request_headers::MASK;
 
 kernel::columns! {
     /// A workflow with its current revision.
-    pub struct WorkflowColumns {
+    pub struct WorkflowRecordColumns {
         id = "w.id", enabled = "w.enabled", revision = "w.revision", next_run_at = "w.next_run_at",
         definition = "r.definition", headers = "r.headers", saved_by_type = "r.saved_by_type",
         saved_by_id = "r.saved_by_id", saved_by_name = "r.saved_by_name", created_by_type = "w.created_by_type",
@@ -51,7 +51,7 @@ kernel::columns! {
 
 kernel::columns! {
     /// The columns of a workflow that a change writes.
-    struct ChangedColumns in "workflows" by id { id, name, enabled, revision, next_run_at, version, updated_at }
+    struct ChangedWorkflowColumns in "workflows" by id { id, name, enabled, revision, next_run_at, version, updated_at }
 }
 
 kernel::columns! {
@@ -74,7 +74,7 @@ kernel::statements! {
         WHERE w.tenant_id = $1 AND w.deleted_at IS NULL";
     FULL = kernel::sql![
         "SELECT ",
-        WorkflowColumns::LIST,
+        WorkflowRecordColumns::LIST,
         " FROM workflows w
         JOIN workflow_revisions r ON r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
         WHERE w.tenant_id = $1 AND w.deleted_at IS NULL"
@@ -88,7 +88,7 @@ kernel::statements! {
     ];
     COUNT = "SELECT COUNT(*) FROM workflows WHERE tenant_id = $1 AND deleted_at IS NULL";
     INSERT = NewWorkflowColumns::INSERT;
-    UPDATE = ChangedColumns::UPDATE;
+    UPDATE = ChangedWorkflowColumns::UPDATE;
     INSERT_REVISION = NewRevisionColumns::INSERT;
     /// Deletes a revision that is not current and has no runs: nothing can refer to it.
     DROP_REVISION = "DELETE FROM workflow_revisions WHERE tenant_id = $1 AND workflow_id = $2 AND revision = $3
@@ -110,42 +110,53 @@ pub const SEALED_HEADERS: SealedColumn<Workflow> = SealedColumn::new("workflow_r
 const AUDITED_BYTES_MAX: usize = 1_000;
 
 /// The sort key of a workflow in the list.
-pub type Place = (Timestamp, WorkflowId);
+pub type WorkflowSortKey = (Timestamp, WorkflowId);
 
-pub async fn get(db: &Db, id: WorkflowId) -> Result<Workflow> {
-    Ok(db.one::<StoredWorkflow>(GET, args![id]).await?.record)
+pub async fn get_workflow(db: &Db, id: WorkflowId) -> Result<Workflow> {
+    Ok(db.get_one::<StoredWorkflow>(GET, args![id]).await?.record)
 }
 
 /// Newest first. Reads sort keys and sizes, then as many workflows as fit; also returns where the next page starts.
-pub async fn list(db: &Db, after: Option<Place>, limit: usize) -> Result<(Vec<Workflow>, Option<Place>)> {
+pub async fn list_workflows(
+    db: &Db,
+    after: Option<WorkflowSortKey>,
+    limit: usize,
+) -> Result<(Vec<Workflow>, Option<WorkflowSortKey>)> {
     let order = ["w.created_at", "w.id"];
     let mut select = Select::new(LIST);
     if let Some(place) = after {
-        select = select.after(&order, Direction::Descending, place.to_position());
+        select = select.seek_after(&order, SortDirection::Descending, place.to_position());
     }
-    let select = select.order(&order, Direction::Descending).limit(limit + 1);
+    let select = select.order_by(&order, SortDirection::Descending).limit(limit + 1);
     let found: Vec<(Timestamp, WorkflowId, i64)> = db.select(&select).await?;
     let mut bytes = PageBytes::default();
-    let fits = |(.., size): &&(Timestamp, WorkflowId, i64)| bytes.fits(usize::try_from(*size).unwrap_or_default());
-    let shown: Vec<Place> = found.iter().take(limit).take_while(fits).map(|(at, id, _)| (*at, *id)).collect();
+    let fits =
+        |(.., size): &&(Timestamp, WorkflowId, i64)| bytes.fits_bytes(usize::try_from(*size).unwrap_or_default());
+    let shown: Vec<WorkflowSortKey> = found.iter().take(limit).take_while(fits).map(|(at, id, _)| (*at, *id)).collect();
     if shown.is_empty() {
         return Ok((Vec::new(), None));
     }
-    let select = Select::new(FULL).any("w.id", shown.iter().map(|(_, id)| *id));
-    let rows: Vec<StoredWorkflow> = db.select(&select.order(&order, Direction::Descending).limit(shown.len())).await?;
+    let select = Select::new(FULL).where_in("w.id", shown.iter().map(|(_, id)| *id));
+    let rows: Vec<StoredWorkflow> =
+        db.select(&select.order_by(&order, SortDirection::Descending).limit(shown.len())).await?;
     let next = shown.last().copied().filter(|_| found.len() > shown.len());
     Ok((rows.into_iter().map(|row| row.record).collect(), next))
 }
 
 /// The workflow for a change that is about to be checked.
-pub async fn current(db: &Db, secrets: &Secrets, id: WorkflowId) -> Result<Current> {
-    let StoredWorkflow { record, headers } = db.one(GET, args![id]).await?;
-    let headers = open(db.tenant_id(), secrets, id, record.revision, &headers)?;
-    Ok(Current { version: record.version, enabled: record.enabled, definition: record.definition(), headers })
+pub async fn load_current(db: &Db, secrets: &Secrets, id: WorkflowId) -> Result<CurrentWorkflow> {
+    let StoredWorkflow { record, headers } = db.get_one(GET, args![id]).await?;
+    let headers = unseal_headers(db.tenant_id(), secrets, id, record.revision, &headers)?;
+    Ok(CurrentWorkflow {
+        version: record.version,
+        enabled: record.enabled,
+        definition: record.to_definition(),
+        headers,
+    })
 }
 
 /// A revision as a run uses it.
-pub struct Revision {
+pub struct UnsealedRevision {
     pub workflow_name: String,
     /// With header values.
     pub definition: Definition,
@@ -153,30 +164,35 @@ pub struct Revision {
 }
 
 /// A revision of a workflow, which may be deleted: then its header values are gone.
-pub async fn revision(db: &Db, secrets: &Secrets, id: WorkflowId, revision: i64) -> Result<Revision> {
-    let stored: StoredRevision = db.one(GET_REVISION, args![id, revision]).await?;
+pub async fn get_revision(db: &Db, secrets: &Secrets, id: WorkflowId, revision: i64) -> Result<UnsealedRevision> {
+    let stored: StoredRevision = db.get_one(GET_REVISION, args![id, revision]).await?;
     let StoredRevision { workflow_name, mut definition, headers, saved_by } = stored;
-    secrets::put(&mut definition, &open(db.tenant_id(), secrets, id, revision, &headers)?);
-    Ok(Revision { workflow_name, definition, saved_by })
+    secrets::restore_header_values(&mut definition, &unseal_headers(db.tenant_id(), secrets, id, revision, &headers)?);
+    Ok(UnsealedRevision { workflow_name, definition, saved_by })
 }
 
-pub async fn create(tx: &mut Tx, rights: &Rights, saving: Saving, secrets: &Secrets) -> Result<Workflow> {
+pub async fn create_workflow(
+    tx: &mut Tx,
+    rights: &Rights,
+    saving: WorkflowToSave,
+    secrets: &Secrets,
+) -> Result<Workflow> {
     let Tick { at: now, sequence } = tx.tick().await?;
     check_saver(tx, rights, &saving.compiled, "").await?;
-    let count: i64 = tx.one(COUNT, args![]).await?;
+    let count: i64 = tx.get_one(COUNT, args![]).await?;
     if count >= WORKFLOWS_MAX {
         let detail = format!("A tenant has at most {WORKFLOWS_MAX} workflows. Delete one that is no longer needed.");
         return Err(Error::new(Code::LimitReached, detail));
     }
-    let id = WorkflowId::new(tx.world());
-    let Saving { compiled, enabled } = saving;
+    let id = WorkflowId::new(tx.env());
+    let WorkflowToSave { compiled, enabled } = saving;
     let by = tx.actor().who.clone();
     let row = NewWorkflowColumns {
         id: id.into(),
         name: compiled.definition.name.as_str().into(),
         enabled: enabled.into(),
         revision: Value::Int(1),
-        next_run_at: next_run(tx, enabled, &compiled.definition.on)?.into(),
+        next_run_at: compute_next_run(tx, enabled, &compiled.definition.on)?.into(),
         created_by_type: by.kind.as_str().into(),
         created_by_id: by.id.into(),
         created_by_name: by.name.into(),
@@ -184,55 +200,55 @@ pub async fn create(tx: &mut Tx, rights: &Rights, saving: Saving, secrets: &Secr
         created_at: now.into(),
         updated_at: now.into(),
     };
-    tx.later(INSERT, row.into_vec()).await?;
-    tx.changed("workflow", id).await?;
+    tx.enqueue(INSERT, row.into_vec()).await?;
+    tx.record_change("workflow", id).await?;
     let mut definition = compiled.definition;
-    let headers = secrets::take(&mut definition);
+    let headers = secrets::take_header_values(&mut definition);
     write_revision(tx, id, 1, &definition, &headers, secrets).await?;
     set_triggers(tx, id, enabled, &definition.on, sequence).await?;
-    audit::record(tx, Entry::new("workflow.create", "workflow", id)).await?;
-    wake(tx).await?;
-    Ok(read(tx, id).await?.record)
+    audit::record_entry(tx, NewAuditEntry::new("workflow.create", "workflow", id)).await?;
+    wake_lane(tx).await?;
+    Ok(read_workflow(tx, id).await?.record)
 }
 
 /// A change of a stored workflow.
-pub enum Change {
+pub enum WorkflowUpdate {
     Enable(bool),
     /// A definition that was checked against this version; none if the version could not be read.
     Save {
         version: Option<i64>,
-        saving: Result<Box<Saving>>,
+        saving: Result<Box<WorkflowToSave>>,
     },
 }
 
-pub async fn change(
+pub async fn update_workflow(
     tx: &mut Tx,
     rights: &Rights,
     id: WorkflowId,
     if_match: &IfMatch,
-    change: Change,
+    change: WorkflowUpdate,
     secrets: &Secrets,
 ) -> Result<Workflow> {
     let Tick { at: now, sequence } = tx.tick().await?;
-    let StoredWorkflow { record: old, headers } = read(tx, id).await?;
-    if_match.check(old.version)?;
-    let before = old.definition();
+    let StoredWorkflow { record: old, headers } = read_workflow(tx, id).await?;
+    if_match.check_version(old.version)?;
+    let before = old.to_definition();
     let (new, enabled) = match change {
-        Change::Enable(enabled) => (None, enabled),
-        Change::Save { version, .. } if version.is_some_and(|version| version != old.version) => {
+        WorkflowUpdate::Enable(enabled) => (None, enabled),
+        WorkflowUpdate::Save { version, .. } if version.is_some_and(|version| version != old.version) => {
             return Err(Error::conflict(
                 "Somebody else changed the workflow at the same time. Read it, and try again.",
             ));
         }
-        Change::Save { saving, .. } => {
-            let Saving { compiled, enabled } = *saving?;
+        WorkflowUpdate::Save { saving, .. } => {
+            let WorkflowToSave { compiled, enabled } = *saving?;
             (Some(compiled), enabled)
         }
     };
-    let kept = open(tx.tenant_id(), secrets, id, old.revision, &headers)?;
+    let kept = unseal_headers(tx.tenant_id(), secrets, id, old.revision, &headers)?;
     let new = new.map(|compiled| {
         let mut definition = compiled.definition.clone();
-        let headers = secrets::take(&mut definition);
+        let headers = secrets::take_header_values(&mut definition);
         (compiled, definition, headers)
     });
     let new = new.filter(|(_, definition, headers)| *definition != before || *headers != kept);
@@ -244,17 +260,17 @@ pub async fn change(
         let named = serde_json::to_string(&before).map_err(Error::internal)?;
         check_saver(tx, rights, compiled, &named).await?;
         write_revision(tx, id, revision, definition, headers, secrets).await?;
-        let changes = changes(&before, definition, kept != *headers, (old.revision, revision))?;
-        audit::record(tx, Entry::new("workflow.update", "workflow", id).changes(changes)).await?;
+        let changes = audit_changes(&before, definition, kept != *headers, (old.revision, revision))?;
+        audit::record_entry(tx, NewAuditEntry::new("workflow.update", "workflow", id).with_changes(changes)).await?;
     }
     let definition = new.as_ref().map_or(&before, |(_, definition, _)| definition);
     // A time that is due already is not skipped.
     let kept = old.next_run_at.filter(|_| enabled && old.enabled && definition.on == before.on);
     let next_run_at = match kept {
         Some(kept) => Some(kept),
-        None => next_run(tx, enabled, &definition.on)?,
+        None => compute_next_run(tx, enabled, &definition.on)?,
     };
-    let row = ChangedColumns {
+    let row = ChangedWorkflowColumns {
         id: id.into(),
         name: definition.name.as_str().into(),
         enabled: enabled.into(),
@@ -263,55 +279,55 @@ pub async fn change(
         version: (old.version + 1).into(),
         updated_at: now.into(),
     };
-    tx.later(UPDATE, row.into_vec()).await?;
-    tx.changed("workflow", id).await?;
+    tx.enqueue(UPDATE, row.into_vec()).await?;
+    tx.record_change("workflow", id).await?;
     drop_revision(tx, id, old.revision).await?;
     set_triggers(tx, id, enabled, &definition.on, sequence).await?;
     if enabled != old.enabled {
         let action = if enabled { "workflow.enable" } else { "workflow.disable" };
-        audit::record(tx, Entry::new(action, "workflow", id)).await?;
+        audit::record_entry(tx, NewAuditEntry::new(action, "workflow", id)).await?;
     }
-    wake(tx).await?;
-    Ok(read(tx, id).await?.record)
+    wake_lane(tx).await?;
+    Ok(read_workflow(tx, id).await?.record)
 }
 
 /// Deletes a revision that is neither current nor used by a run. No run can start on it meanwhile: creating a run takes the
 /// tenant's clock, as callers of this do, and then reads the current revision.
 pub async fn drop_revision(tx: &mut Tx, id: WorkflowId, revision: i64) -> Result<()> {
-    tx.later(DROP_REVISION, vec![id.into(), revision.into()]).await
+    tx.enqueue(DROP_REVISION, vec![id.into(), revision.into()]).await
 }
 
 /// Deletes a workflow. Its runs stay readable; the engine ends those that are not over.
-pub async fn delete(tx: &mut Tx, id: WorkflowId, if_match: &IfMatch) -> Result<()> {
+pub async fn delete_workflow(tx: &mut Tx, id: WorkflowId, if_match: &IfMatch) -> Result<()> {
     let now = tx.tick().await?.at;
-    if_match.check(read(tx, id).await?.record.version)?;
+    if_match.check_version(read_workflow(tx, id).await?.record.version)?;
     tx.exec(DELETE, args![id, now]).await?;
-    tx.changed("workflow", id).await?;
+    tx.record_change("workflow", id).await?;
     tx.exec(DELETE_TRIGGERS, args![id]).await?;
-    audit::record(tx, Entry::new("workflow.delete", "workflow", id)).await?;
-    wake(tx).await
+    audit::record_entry(tx, NewAuditEntry::new("workflow.delete", "workflow", id)).await?;
+    wake_lane(tx).await
 }
 
-async fn read(tx: &mut Tx, id: WorkflowId) -> Result<StoredWorkflow> {
-    tx.one(GET, args![id]).await
+async fn read_workflow(tx: &mut Tx, id: WorkflowId) -> Result<StoredWorkflow> {
+    tx.get_one(GET, args![id]).await
 }
 
 /// Runs have the authority of the saver, who must hold every scope that they need. Referenced records must exist, except
 /// those that the definition named `before`: they are no new references.
-async fn check_saver(tx: &mut Tx, rights: &Rights, compiled: &Compiled, before: &str) -> Result<()> {
-    rights.require_all(&compiled.scopes()?, "A workflow with these steps and events")?;
+async fn check_saver(tx: &mut Tx, rights: &Rights, compiled: &CompiledDefinition, before: &str) -> Result<()> {
+    rights.require_all(&compiled.required_scopes()?, "A workflow with these steps and events")?;
     let named = compiled.references.iter().map(|reference| reference.id.clone());
     let kept: Vec<String> = named.filter(|id| before.contains(id.as_str())).collect();
-    refer::ask(tx, &registry().referable, &compiled.references).await?.check_but(tx, &kept).await
+    references::send_lookup(tx, &registry().referable, &compiled.references).await?.await_check_except(tx, &kept).await
 }
 
 /// When the schedule fires next, by this node's clock, which lanes use too.
-fn next_run(tx: &Tx, enabled: bool, on: &Trigger) -> Result<Option<Timestamp>> {
+fn compute_next_run(tx: &Tx, enabled: bool, on: &Trigger) -> Result<Option<Timestamp>> {
     match on {
         Trigger::Schedule(schedule) if enabled => {
-            let parsed = Schedule::parse(&schedule.cron, &schedule.timezone);
+            let parsed = CronSchedule::parse(&schedule.cron, &schedule.timezone);
             let parsed = parsed.map_err(|bad| Error::internal(format!("a stored schedule: {}", bad.detail)))?;
-            Ok(parsed.next_after(tx.world().now()))
+            Ok(parsed.next_after(tx.env().now()))
         }
         Trigger::Schedule(_) | Trigger::Event(_) | Trigger::Manual(_) => Ok(None),
     }
@@ -326,9 +342,9 @@ async fn write_revision(
     secrets: &Secrets,
 ) -> Result<()> {
     let now = tx.tick().await?.at;
-    let tenant = tx.tenant_id().ok_or_else(of_nobody)?;
+    let tenant = tx.tenant_id().ok_or_else(missing_tenant)?;
     let plain = json_text(headers)?;
-    let sealed = SEALED_HEADERS.cell(tenant, id, revision).seal(secrets, &tx.world().chance, plain.as_bytes())?;
+    let sealed = SEALED_HEADERS.cell_for(tenant, id, revision).seal(secrets, &tx.env().random, plain.as_bytes())?;
     let by = tx.actor().who.clone();
     let row = NewRevisionColumns {
         workflow_id: id.into(),
@@ -340,22 +356,22 @@ async fn write_revision(
         saved_by_name: by.name.into(),
         saved_at: now.into(),
     };
-    tx.later(INSERT_REVISION, row.into_vec()).await
+    tx.enqueue(INSERT_REVISION, row.into_vec()).await
 }
 
 /// Unseals the header values of a revision; empty if the workflow was deleted.
-fn open(
+fn unseal_headers(
     tenant: Option<TenantId>,
     secrets: &Secrets,
     id: WorkflowId,
     revision: i64,
-    sealed: &Sealed,
+    sealed: &SealedValue,
 ) -> Result<StepHeaders> {
     if sealed.is_empty() {
         return Ok(StepHeaders::new());
     }
-    let tenant = tenant.ok_or_else(of_nobody)?;
-    let plain = SEALED_HEADERS.cell(tenant, id, revision).open(secrets, sealed)?;
+    let tenant = tenant.ok_or_else(missing_tenant)?;
+    let plain = SEALED_HEADERS.cell_for(tenant, id, revision).open(secrets, sealed)?;
     serde_json::from_slice(&plain).map_err(Error::internal)
 }
 
@@ -368,7 +384,7 @@ async fn set_triggers(tx: &mut Tx, id: WorkflowId, enabled: bool, on: &Trigger, 
     };
     let any: Option<String> = tx.find(ANY_TRIGGER, args![]).await?;
     if any.is_none() && !wanted.is_empty() {
-        follow::begin(tx, FOLLOWER).await?;
+        follow::begin_following(tx, FOLLOWER).await?;
     }
     let before: Vec<(String, i64)> = tx.list(TRIGGERS_OF, args![id]).await?;
     tx.exec(DELETE_TRIGGERS, args![id]).await?;
@@ -380,31 +396,31 @@ async fn set_triggers(tx: &mut Tx, id: WorkflowId, enabled: bool, on: &Trigger, 
     Ok(())
 }
 
-async fn wake(tx: &mut Tx) -> Result<()> {
-    lanes::ensure(tx, WORKFLOW_LANE, LANE_KEY).await?;
-    lanes::wake(tx, WORKFLOW_LANE, LANE_KEY).await
+async fn wake_lane(tx: &mut Tx) -> Result<()> {
+    lanes::ensure_lane(tx, WORKFLOW_LANE, LANE_KEY).await?;
+    lanes::wake_lane(tx, WORKFLOW_LANE, LANE_KEY).await
 }
 
 /// The changed fields for the audit trail, without long values. Header values are reported as changed, but not shown.
-fn changes(old: &Definition, new: &Definition, headers: bool, (from, to): (i64, i64)) -> Result<Changes> {
-    let mut changes = Changes::default();
-    changes.add("revision", from, to);
-    changes.add("name", old.name.as_str(), new.name.as_str());
+fn audit_changes(old: &Definition, new: &Definition, headers: bool, (from, to): (i64, i64)) -> Result<AuditChanges> {
+    let mut changes = AuditChanges::default();
+    changes.add_if_changed("revision", from, to);
+    changes.add_if_changed("name", old.name.as_str(), new.name.as_str());
     let parts = [
         ("on", json!(old.on), json!(new.on)),
         ("input_schema", json!(old.input_schema), json!(new.input_schema)),
         ("steps", json!(old.steps), json!(new.steps)),
     ];
     for (field, old, new) in parts.into_iter().filter(|(_, old, new)| old != new) {
-        changes.tell(field, &brief(old)?, &brief(new)?);
+        changes.add_described(field, &shorten_value(old)?, &shorten_value(new)?);
     }
     if headers {
-        changes.tell("headers", &json!(MASK), &json!(format!("{MASK} (new)")));
+        changes.add_described("headers", &json!(MASK), &json!(format!("{MASK} (new)")));
     }
     Ok(changes)
 }
 
-fn brief(value: serde_json::Value) -> Result<serde_json::Value> {
+fn shorten_value(value: serde_json::Value) -> Result<serde_json::Value> {
     Ok(if json_text(&value)?.len() > AUDITED_BYTES_MAX { json!({"truncated": true}) } else { value })
 }
 
@@ -412,6 +428,6 @@ fn json_text<T: serde::Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(Error::internal)
 }
 
-fn of_nobody() -> Error {
+fn missing_tenant() -> Error {
     Error::internal("a workflow belongs to a tenant")
 }

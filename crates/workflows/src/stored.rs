@@ -1,22 +1,22 @@
 //! Workflows and revisions as they are read from their rows.
 
-use kernel::base::seal::Sealed;
+use kernel::base::seal::SealedValue;
 use kernel::base::{ActorRef, Error, Result};
 use kernel::store::{FromRow, Row};
 
-use super::store::{RevisionColumns, WorkflowColumns};
+use super::store::{RevisionColumns, WorkflowRecordColumns};
 use super::{Definition, Workflow};
 
 /// A stored workflow: the record, and its sealed header values.
 pub struct StoredWorkflow {
     pub record: Workflow,
-    pub headers: Sealed,
+    pub headers: SealedValue,
 }
 
 impl FromRow for StoredWorkflow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        const AT: WorkflowColumns<usize> = WorkflowColumns::AT;
-        let Definition { name, on, input_schema, steps } = parse(&row.get::<String>(AT.definition)?)?;
+        const AT: WorkflowRecordColumns<usize> = WorkflowRecordColumns::AT;
+        let Definition { name, on, input_schema, steps } = parse_definition(&row.get::<String>(AT.definition)?)?;
         let record = Workflow {
             id: row.get(AT.id)?,
             name,
@@ -26,8 +26,8 @@ impl FromRow for StoredWorkflow {
             steps,
             revision: row.get(AT.revision)?,
             next_run_at: row.get(AT.next_run_at)?,
-            saved_by: row.actor([AT.saved_by_type, AT.saved_by_id, AT.saved_by_name])?,
-            created_by: row.actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
+            saved_by: row.get_actor([AT.saved_by_type, AT.saved_by_id, AT.saved_by_name])?,
+            created_by: row.get_actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
             version: row.get(AT.version)?,
             created_at: row.get(AT.created_at)?,
             updated_at: row.get(AT.updated_at)?,
@@ -38,7 +38,7 @@ impl FromRow for StoredWorkflow {
 
 impl Workflow {
     /// The definition, with masked header values.
-    pub fn definition(&self) -> Definition {
+    pub fn to_definition(&self) -> Definition {
         let (name, on, input_schema) = (self.name.clone(), self.on.clone(), self.input_schema.clone());
         Definition { name, on, input_schema, steps: self.steps.clone() }
     }
@@ -48,7 +48,7 @@ impl Workflow {
 pub struct StoredRevision {
     pub workflow_name: String,
     pub definition: Definition,
-    pub headers: Sealed,
+    pub headers: SealedValue,
     pub saved_by: ActorRef,
 }
 
@@ -57,13 +57,13 @@ impl FromRow for StoredRevision {
         const AT: RevisionColumns<usize> = RevisionColumns::AT;
         Ok(StoredRevision {
             workflow_name: row.get(AT.workflow_name)?,
-            definition: parse(&row.get::<String>(AT.definition)?)?,
+            definition: parse_definition(&row.get::<String>(AT.definition)?)?,
             headers: row.get(AT.headers)?,
-            saved_by: row.actor([AT.saved_by_type, AT.saved_by_id, AT.saved_by_name])?,
+            saved_by: row.get_actor([AT.saved_by_type, AT.saved_by_id, AT.saved_by_name])?,
         })
     }
 }
 
-fn parse(text: &str) -> Result<Definition> {
+fn parse_definition(text: &str) -> Result<Definition> {
     serde_json::from_str(text).map_err(Error::internal)
 }

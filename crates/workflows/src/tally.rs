@@ -11,7 +11,7 @@ pub fn count_step(action: &'static str, outcome: &'static str) {
 
 /// Counts a run if it has ended.
 pub fn count_run(status: Status) {
-    if status.is_over() {
+    if status.is_finished() {
         metrics::counter!("workflow_runs_total", "status" => status.as_str()).increment(1);
     }
 }

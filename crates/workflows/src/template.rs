@@ -5,53 +5,53 @@
 
 use serde_json::{Map, Value};
 
-use expressions::{Expression, Fault, Meter, Scope, end_of_template};
+use expressions::{CostMeter, Expression, ExpressionError, ExpressionScope, end_of_template};
 
 /// As deep as the JSON parser accepts; parsing and evaluating recurse.
 const DEPTH_MAX: usize = 128;
 /// Expressions per template. Parsing one takes up to a millisecond.
 const EXPRESSIONS_MAX: usize = 500;
 /// Further errors are not reported.
-const FAULTS_MAX: usize = 20;
+const ERRORS_MAX: usize = 20;
 
 /// A parsed value.
 #[derive(Debug)]
 pub struct Template {
-    part: Part,
+    part: TemplatePart,
     expressions: Vec<(String, Expression)>,
 }
 
 #[derive(Debug)]
-enum Part {
+enum TemplatePart {
     /// A value without any expression.
     Constant(Value),
     /// Exactly one expression: its index among the expressions.
     Whole(usize),
-    Text(Vec<Piece>),
-    List(Vec<Part>),
-    Object(Vec<(String, Part)>),
+    Text(Vec<TextPiece>),
+    List(Vec<TemplatePart>),
+    Object(Vec<(String, TemplatePart)>),
 }
 
 #[derive(Debug)]
-enum Piece {
+enum TextPiece {
     Plain(String),
     Expression(usize),
 }
 
 impl Template {
     /// Parses every text; errors have the pointer of their text.
-    pub fn parse(value: &Value) -> Result<Template, Vec<(String, Fault)>> {
-        let mut reading = Reading { expressions: Vec::new(), faults: Vec::new(), pointer: String::new() };
-        let part = reading.part(value, 0);
-        if reading.faults.is_empty() {
+    pub fn parse(value: &Value) -> Result<Template, Vec<(String, ExpressionError)>> {
+        let mut reading = TemplateParser { expressions: Vec::new(), errors: Vec::new(), pointer: String::new() };
+        let part = reading.parse_part(value, 0);
+        if reading.errors.is_empty() {
             Ok(Template { part, expressions: reading.expressions })
         } else {
-            Err(reading.faults)
+            Err(reading.errors)
         }
     }
 
     /// The pointers of the texts that have an expression, each once.
-    pub fn templated(&self) -> impl Iterator<Item = &str> {
+    pub fn templated_pointers(&self) -> impl Iterator<Item = &str> {
         let pointers = self.expressions.iter().map(|(pointer, _)| pointer.as_str());
         let mut last = None;
         // Expressions of one text are adjacent.
@@ -68,84 +68,90 @@ impl Template {
     }
 
     /// Evaluates all expressions; an error has the pointer of its text.
-    pub fn eval(&self, scope: &Scope<'_>, meter: &mut Meter) -> Result<Value, (String, Fault)> {
-        Evaluation { template: self, scope, meter }.part(&self.part)
+    pub fn eval_to_json(
+        &self,
+        scope: &ExpressionScope<'_>,
+        meter: &mut CostMeter,
+    ) -> Result<Value, (String, ExpressionError)> {
+        TemplateEvaluation { template: self, scope, meter }.eval_part(&self.part)
     }
 }
 
-struct Reading {
+struct TemplateParser {
     expressions: Vec<(String, Expression)>,
-    faults: Vec<(String, Fault)>,
+    errors: Vec<(String, ExpressionError)>,
     pointer: String,
 }
 
-impl Reading {
-    fn part(&mut self, value: &Value, depth: usize) -> Part {
+impl TemplateParser {
+    fn parse_part(&mut self, value: &Value, depth: usize) -> TemplatePart {
         let before = self.expressions.len();
         let part = match value {
             Value::Array(_) | Value::Object(_) if depth >= DEPTH_MAX => {
-                self.fault(Fault::bad(format!("Values can be at most {DEPTH_MAX} deep.")));
-                return Part::Constant(Value::Null);
+                self.add_error(ExpressionError::invalid(format!("Values can be at most {DEPTH_MAX} deep.")));
+                return TemplatePart::Constant(Value::Null);
             }
-            Value::Array(items) => Part::List(
-                items.iter().enumerate().map(|(at, item)| self.child(&at.to_string(), item, depth)).collect(),
+            Value::Array(items) => TemplatePart::List(
+                items.iter().enumerate().map(|(at, item)| self.parse_child(&at.to_string(), item, depth)).collect(),
             ),
             Value::Object(entries) => {
-                let parts = entries.iter().map(|(key, value)| (key.clone(), self.child(&escaped(key), value, depth)));
-                Part::Object(parts.collect())
+                let parts = entries
+                    .iter()
+                    .map(|(key, value)| (key.clone(), self.parse_child(&escape_pointer(key), value, depth)));
+                TemplatePart::Object(parts.collect())
             }
-            Value::String(text) if text.contains("${{") => self.text(text),
-            constant => return Part::Constant(constant.clone()),
+            Value::String(text) if text.contains("${{") => self.parse_text(text),
+            constant => return TemplatePart::Constant(constant.clone()),
         };
-        if self.expressions.len() == before { Part::Constant(value.clone()) } else { part }
+        if self.expressions.len() == before { TemplatePart::Constant(value.clone()) } else { part }
     }
 
-    fn child(&mut self, token: &str, value: &Value, depth: usize) -> Part {
+    fn parse_child(&mut self, token: &str, value: &Value, depth: usize) -> TemplatePart {
         let length = self.pointer.len();
         self.pointer.push('/');
         self.pointer.push_str(token);
-        let part = self.part(value, depth + 1);
+        let part = self.parse_part(value, depth + 1);
         self.pointer.truncate(length);
         part
     }
 
-    fn fault(&mut self, fault: Fault) {
-        if self.faults.len() < FAULTS_MAX {
-            self.faults.push((self.pointer.clone(), fault));
+    fn add_error(&mut self, fault: ExpressionError) {
+        if self.errors.len() < ERRORS_MAX {
+            self.errors.push((self.pointer.clone(), fault));
         }
     }
 
-    fn text(&mut self, text: &str) -> Part {
+    fn parse_text(&mut self, text: &str) -> TemplatePart {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some((plain, after)) = rest.split_once("${{") {
             if !plain.is_empty() {
-                pieces.push(Piece::Plain(plain.to_owned()));
+                pieces.push(TextPiece::Plain(plain.to_owned()));
             }
-            let read = end_of_template(after).and_then(|end| Ok((end, self.expression(&after[..end])?)));
+            let read = end_of_template(after).and_then(|end| Ok((end, self.parse_expression(&after[..end])?)));
             match read {
                 Ok((end, at)) => {
-                    pieces.push(Piece::Expression(at));
+                    pieces.push(TextPiece::Expression(at));
                     rest = after.get(end + "}}".len()..).unwrap_or_default();
                 }
                 Err(fault) => {
-                    self.fault(fault);
-                    return Part::Constant(Value::Null);
+                    self.add_error(fault);
+                    return TemplatePart::Constant(Value::Null);
                 }
             }
         }
         if !rest.is_empty() {
-            pieces.push(Piece::Plain(rest.to_owned()));
+            pieces.push(TextPiece::Plain(rest.to_owned()));
         }
         match pieces.as_slice() {
-            [Piece::Expression(at)] => Part::Whole(*at),
-            _ => Part::Text(pieces),
+            [TextPiece::Expression(at)] => TemplatePart::Whole(*at),
+            _ => TemplatePart::Text(pieces),
         }
     }
 
-    fn expression(&mut self, source: &str) -> Result<usize, Fault> {
+    fn parse_expression(&mut self, source: &str) -> Result<usize, ExpressionError> {
         if self.expressions.len() >= EXPRESSIONS_MAX {
-            return Err(Fault::bad(format!("There can be at most {EXPRESSIONS_MAX} expressions.")));
+            return Err(ExpressionError::invalid(format!("There can be at most {EXPRESSIONS_MAX} expressions.")));
         }
         let expression = Expression::parse(source)?;
         self.expressions.push((self.pointer.clone(), expression));
@@ -153,58 +159,58 @@ impl Reading {
     }
 }
 
-fn escaped(key: &str) -> String {
+fn escape_pointer(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-struct Evaluation<'a, 'm> {
+struct TemplateEvaluation<'a, 'm> {
     template: &'a Template,
-    scope: &'a Scope<'a>,
-    meter: &'m mut Meter,
+    scope: &'a ExpressionScope<'a>,
+    meter: &'m mut CostMeter,
 }
 
-impl Evaluation<'_, '_> {
-    fn part(&mut self, part: &Part) -> Result<Value, (String, Fault)> {
+impl TemplateEvaluation<'_, '_> {
+    fn eval_part(&mut self, part: &TemplatePart) -> Result<Value, (String, ExpressionError)> {
         match part {
-            Part::Constant(value) => Ok(value.clone()),
-            Part::Whole(at) => self.with(*at, Expression::eval),
-            Part::Text(pieces) => self.text(pieces),
-            Part::List(parts) => {
-                parts.iter().map(|part| self.part(part)).collect::<Result<Vec<Value>, _>>().map(Value::Array)
+            TemplatePart::Constant(value) => Ok(value.clone()),
+            TemplatePart::Whole(at) => self.eval_expression(*at, Expression::eval_to_json),
+            TemplatePart::Text(pieces) => self.eval_text(pieces),
+            TemplatePart::List(parts) => {
+                parts.iter().map(|part| self.eval_part(part)).collect::<Result<Vec<Value>, _>>().map(Value::Array)
             }
-            Part::Object(entries) => self.object(entries),
+            TemplatePart::Object(entries) => self.eval_object(entries),
         }
     }
 
-    fn object(&mut self, entries: &[(String, Part)]) -> Result<Value, (String, Fault)> {
+    fn eval_object(&mut self, entries: &[(String, TemplatePart)]) -> Result<Value, (String, ExpressionError)> {
         let mut object = Map::new();
         for (key, part) in entries {
-            object.insert(key.clone(), self.part(part)?);
+            object.insert(key.clone(), self.eval_part(part)?);
         }
         Ok(Value::Object(object))
     }
 
-    fn text(&mut self, pieces: &[Piece]) -> Result<Value, (String, Fault)> {
+    fn eval_text(&mut self, pieces: &[TextPiece]) -> Result<Value, (String, ExpressionError)> {
         let mut text = String::new();
         for piece in pieces {
             match piece {
-                Piece::Plain(plain) => text.push_str(plain),
-                Piece::Expression(at) => text.push_str(&self.with(*at, Expression::text)?),
+                TextPiece::Plain(plain) => text.push_str(plain),
+                TextPiece::Expression(at) => text.push_str(&self.eval_expression(*at, Expression::eval_to_text)?),
             }
         }
         Ok(Value::String(text))
     }
 
-    fn with<T>(
+    fn eval_expression<T>(
         &mut self,
         at: usize,
-        evaluate: impl Fn(&Expression, &Scope<'_>, &mut Meter) -> Result<T, Fault>,
-    ) -> Result<T, (String, Fault)> {
+        evaluate: impl Fn(&Expression, &ExpressionScope<'_>, &mut CostMeter) -> Result<T, ExpressionError>,
+    ) -> Result<T, (String, ExpressionError)> {
         match self.template.expressions.get(at) {
             Some((pointer, expression)) => {
                 evaluate(expression, self.scope, self.meter).map_err(|fault| (pointer.clone(), fault))
             }
-            None => Err((String::new(), Fault::failed("There is no such expression."))),
+            None => Err((String::new(), ExpressionError::failed("There is no such expression."))),
         }
     }
 }

@@ -4,11 +4,11 @@ use super::super::fingerprint_parts;
 use super::{FUSION, GLPI, OCS};
 
 /// The fingerprint of a body without the version of the parser.
-fn fingerprint(body: &[u8]) -> Vec<u8> {
+fn fingerprint_of(body: &[u8]) -> Vec<u8> {
     fingerprint_parts(body).skip(1).collect::<Vec<_>>().concat()
 }
 
-fn changed(body: &[u8], from: &str, to: &str) -> Vec<u8> {
+fn replace_once(body: &[u8], from: &str, to: &str) -> Vec<u8> {
     let text = std::str::from_utf8(body).unwrap();
     assert!(text.contains(from), "{from}");
     text.replacen(from, to, 1).into_bytes()
@@ -29,7 +29,7 @@ fn what_moves_at_every_run_does_not_count() {
         (GLPI, "\"etime\": 0", "\"etime\": 17"),
         (GLPI, "23:57:31", "23:57:30"),
     ] {
-        assert_eq!(fingerprint(body), fingerprint(&changed(body, from, to)), "{from}");
+        assert_eq!(fingerprint_of(body), fingerprint_of(&replace_once(body, from, to)), "{from}");
     }
 }
 
@@ -48,7 +48,7 @@ fn everything_else_counts() {
         (GLPI, "\"tag\": \"CUST-42\"", "\"tag\": \"etime\""),
         (GLPI, "23:57:31", "22:57:31"),
     ] {
-        assert_ne!(fingerprint(body), fingerprint(&changed(body, from, to)), "{from}");
+        assert_ne!(fingerprint_of(body), fingerprint_of(&replace_once(body, from, to)), "{from}");
     }
 }
 
@@ -57,9 +57,9 @@ fn a_body_without_ends_is_one_part() {
     for body in
         ["<ENVS>".repeat(100_000), "{\"users\":[".repeat(100_000), "{\"etime\":\"".repeat(3), "<BOOT_TIME>".into()]
     {
-        assert_eq!(fingerprint(body.as_bytes()), body.as_bytes());
+        assert_eq!(fingerprint_of(body.as_bytes()), body.as_bytes());
     }
-    assert_eq!(fingerprint(b""), b"");
+    assert_eq!(fingerprint_of(b""), b"");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Hostile and broken bodies.
 
-use super::super::xml::parse_at_most;
-use super::super::{Codec, RefusalKind, encode, facts, fingerprint_parts, parse, read};
-use super::{FUSION, GLPI, OCS, json, refusal, report, xml};
+use super::super::xml::parse_with_limit;
+use super::super::{
+    Codec, ReportRefusalKind, encode_answer, extract_facts, fingerprint_parts, parse_message, read_request,
+};
+use super::{FUSION, GLPI, OCS, json_inventory, parse_refusal, parse_report, xml_inventory};
 
 #[test]
 fn document_types_and_entities_are_refused() {
@@ -13,23 +15,26 @@ fn document_types_and_entities_are_refused() {
     for body in [
         &laughs[..],
         outside,
-        &xml("<HARDWARE><NAME>&other;</NAME></HARDWARE>"),
-        &xml("<ENVS><KEY>&other;</KEY></ENVS>"),
+        &xml_inventory("<HARDWARE><NAME>&other;</NAME></HARDWARE>"),
+        &xml_inventory("<ENVS><KEY>&other;</KEY></ENVS>"),
     ] {
-        assert_eq!(refusal(body).detail, "The XML may have no document types or entities.");
+        assert_eq!(parse_refusal(body).detail, "The XML may have no document types or entities.");
     }
 }
 
 #[test]
 fn deep_documents_are_refused_or_passed_over() {
-    let deep = xml(&format!("{}{}", "<A>".repeat(10_000), "</A>".repeat(10_000)));
-    assert_eq!(refusal(&deep).detail, "The XML is nested deeper than 32 levels.");
-    let deep = xml(&format!("<BIOS><SSN>{}{}</SSN></BIOS>", "<A>".repeat(10_000), "</A>".repeat(10_000)));
-    assert_eq!(refusal(&deep).detail, "The XML is nested deeper than 32 levels.");
+    let deep = xml_inventory(&format!("{}{}", "<A>".repeat(10_000), "</A>".repeat(10_000)));
+    assert_eq!(parse_refusal(&deep).detail, "The XML is nested deeper than 32 levels.");
+    let deep = xml_inventory(&format!("<BIOS><SSN>{}{}</SSN></BIOS>", "<A>".repeat(10_000), "</A>".repeat(10_000)));
+    assert_eq!(parse_refusal(&deep).detail, "The XML is nested deeper than 32 levels.");
     let lists = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    assert!(report(&json(&format!("{{\"unknown\":{lists}}}"))).hardware.is_none());
-    assert_eq!(refusal(&json(&format!("{{\"bios\":{{\"ssn\":{lists}}}}}"))).kind, RefusalKind::Malformed);
-    assert_eq!(refusal(&json(&lists)).detail, "The inventory has no content.");
+    assert!(parse_report(&json_inventory(&format!("{{\"unknown\":{lists}}}"))).hardware.is_none());
+    assert_eq!(
+        parse_refusal(&json_inventory(&format!("{{\"bios\":{{\"ssn\":{lists}}}}}"))).kind,
+        ReportRefusalKind::Malformed
+    );
+    assert_eq!(parse_refusal(&json_inventory(&lists)).detail, "The inventory has no content.");
 }
 
 #[test]
@@ -45,26 +50,26 @@ fn too_many_entries_are_refused() {
         // Different names, so that no entries are merged.
         let in_xml = |count: usize| -> Vec<u8> {
             let entries = (0..count).map(|n| format!("<{section}><NAME>{n}</NAME><TYPE>t</TYPE></{section}>"));
-            xml(&entries.collect::<String>())
+            xml_inventory(&entries.collect::<String>())
         };
         let in_json = |count: usize| -> Vec<u8> {
             let entries: Vec<_> = (0..count).map(|n| format!("{{\"name\":\"{n}\"}}")).collect();
-            json(&format!("{{\"{lower}\":[{}]}}", entries.join(",")))
+            json_inventory(&format!("{{\"{lower}\":[{}]}}", entries.join(",")))
         };
         let expected = format!("The report has more than {entries_max} entries of {what}.");
         for body in [in_xml(entries_max + 1), in_json(entries_max + 1), in_json(100_000)] {
-            let refusal = refusal(&body);
-            assert_eq!((refusal.kind, refusal.detail.as_str()), (RefusalKind::TooMany, expected.as_str()));
+            let refusal = parse_refusal(&body);
+            assert_eq!((refusal.kind, refusal.detail.as_str()), (ReportRefusalKind::TooMany, expected.as_str()));
         }
-        report(&in_xml(entries_max));
-        report(&in_json(entries_max));
+        parse_report(&in_xml(entries_max));
+        parse_report(&in_json(entries_max));
     }
 }
 
 #[test]
 fn a_document_of_nothing_but_tags_is_given_up() {
-    let refusal = parse_at_most(&xml(&"<A/>".repeat(1_000)), 1_000).unwrap_err();
-    assert_eq!(refusal.kind, RefusalKind::TooMany);
+    let refusal = parse_with_limit(&xml_inventory(&"<A/>".repeat(1_000)), 1_000).unwrap_err();
+    assert_eq!(refusal.kind, ReportRefusalKind::TooMany);
     assert_eq!(refusal.detail, "The XML has more tags and texts than a report needs.");
 }
 
@@ -75,7 +80,7 @@ fn too_many_addresses_are_refused() {
     let entries = addresses.iter().map(|ip| format!("{{\"description\":\"e\",\"ipaddress\":{ip}}}"));
     let in_many = format!("{{\"networks\":[{}]}}", entries.collect::<Vec<_>>().join(","));
     for content in [in_one, in_many] {
-        let detail = refusal(&json(&content)).detail;
+        let detail = parse_refusal(&json_inventory(&content)).detail;
         assert_eq!(detail, "The report has more than 100 entries of addresses of one network card.");
     }
 }
@@ -101,7 +106,7 @@ fn broken_documents_are_refused_with_a_sentence() {
         (b"{\"content\":{\"bios\":[7]}}", "The section bios is neither an object nor"),
         (b"hello", "The body is not XML or JSON."),
     ] {
-        let refusal = refusal(body);
+        let refusal = parse_refusal(body);
         assert!(refusal.detail.starts_with(detail), "{}: {}", body.escape_ascii(), refusal.detail);
         assert!(!refusal.detail.contains("secret"));
     }
@@ -109,29 +114,30 @@ fn broken_documents_are_refused_with_a_sentence() {
 
 #[test]
 fn broken_names_are_mended() {
-    let mut body = xml("<HARDWARE><NAME>caf\u{7f}e?</NAME></HARDWARE>");
+    let mut body = xml_inventory("<HARDWARE><NAME>caf\u{7f}e?</NAME></HARDWARE>");
     let mark = body.iter().position(|&byte| byte == b'?').unwrap();
     body[mark] = 0xe9;
-    assert_eq!(report(&body).hardware.unwrap().hostname.as_deref(), Some("cafe\u{fffd}"));
+    assert_eq!(parse_report(&body).hardware.unwrap().hostname.as_deref(), Some("cafe\u{fffd}"));
     let mut latin = b"<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?>".to_vec();
     latin.extend(body);
-    assert_eq!(report(&latin).hardware.unwrap().hostname.as_deref(), Some("cafe\u{e9}"));
+    assert_eq!(parse_report(&latin).hardware.unwrap().hostname.as_deref(), Some("cafe\u{e9}"));
     let references =
         "<HARDWARE><NAME>&#x41;&#66;&#0;&#xFFFF;&#99999999999;&lt;<![CDATA[<&x;>]]><!-- no --></NAME></HARDWARE>";
-    assert_eq!(report(&xml(references)).hardware.unwrap().hostname.as_deref(), Some("AB<<&x;>"));
+    assert_eq!(parse_report(&xml_inventory(references)).hardware.unwrap().hostname.as_deref(), Some("AB<<&x;>"));
 }
 
 #[test]
 fn long_values_are_cut() {
     let long = "é".repeat(100_000);
     let content = format!("<HARDWARE><NAME>{long}</NAME><OSNAME>&amp;{long}&amp;{long}</OSNAME></HARDWARE>");
-    let hardware = report(&xml(&content)).hardware.unwrap();
+    let hardware = parse_report(&xml_inventory(&content)).hardware.unwrap();
     assert_eq!(hardware.hostname.unwrap().chars().count(), 500);
     assert_eq!(hardware.os_name.unwrap().chars().count(), 500);
-    let hardware = report(&json(&format!("{{\"hardware\":{{\"name\":\"{long}\"}}}}"))).hardware.unwrap();
+    let hardware =
+        parse_report(&json_inventory(&format!("{{\"hardware\":{{\"name\":\"{long}\"}}}}"))).hardware.unwrap();
     assert_eq!(hardware.hostname.unwrap().chars().count(), 500);
     let tags = format!("<{long}/>", long = "A".repeat(1_000_000));
-    report(&xml(&tags));
+    parse_report(&xml_inventory(&tags));
 }
 
 /// A sequence of numbers that is the same in every run.
@@ -151,7 +157,7 @@ fn no_mutation_panics() {
     let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
     let pieces: [&[u8]; 12] =
         [b"<", b">", b"</", b"&", b"]]>", b"<![CDATA[", b"\"", b"{", b"[", b"\\u0000", b"\xff", b"&#xD800;"];
-    let packed = [encode(Codec::Zlib, FUSION), encode(Codec::Gzip, OCS)];
+    let packed = [encode_answer(Codec::Zlib, FUSION), encode_answer(Codec::Gzip, OCS)];
     for original in [FUSION, OCS, GLPI, &packed[0], &packed[1]] {
         for _ in 0..150 {
             let mut body = original.to_vec();
@@ -169,9 +175,9 @@ fn no_mutation_panics() {
             }
             let kept = fingerprint_parts(&body).skip(1).map(<[u8]>::len).sum::<usize>();
             assert!(kept <= body.len());
-            drop(read(&body));
-            if let Ok((_, super::super::Message::Inventory(mut report))) = parse(&body) {
-                facts(&mut report);
+            drop(read_request(&body));
+            if let Ok((_, super::super::AgentMessage::Inventory(mut report))) = parse_message(&body) {
+                extract_facts(&mut report);
             }
         }
     }

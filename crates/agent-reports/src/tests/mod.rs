@@ -6,7 +6,7 @@ mod fingerprints;
 mod hostile;
 mod rules;
 
-use super::{Message, Refusal, Report, parse};
+use super::{AgentMessage, AgentReport, ReportRefusal, parse_message};
 
 const FUSION: &[u8] = include_bytes!("../testdata/fusioninventory.xml");
 const OCS: &[u8] = include_bytes!("../testdata/ocs.xml");
@@ -14,26 +14,26 @@ const GLPI: &[u8] = include_bytes!("../testdata/inventory-full-request.json");
 const GLPI_CONTACT: &[u8] = include_bytes!("../testdata/contact-request.json");
 const GLPI_PROLOG: &[u8] = include_bytes!("../testdata/first-prolog-request.xml");
 
-fn report(inflated: &[u8]) -> Report {
-    match parse(inflated) {
-        Ok((_, Message::Inventory(report))) => *report,
+fn parse_report(inflated: &[u8]) -> AgentReport {
+    match parse_message(inflated) {
+        Ok((_, AgentMessage::Inventory(report))) => *report,
         other => panic!("not an inventory: {other:?}"),
     }
 }
 
 /// An XML inventory with this content.
-fn xml(content: &str) -> Vec<u8> {
+fn xml_inventory(content: &str) -> Vec<u8> {
     format!("<REQUEST><CONTENT>{content}</CONTENT><DEVICEID>d</DEVICEID><QUERY>INVENTORY</QUERY></REQUEST>")
         .into_bytes()
 }
 
 /// A JSON inventory with this content.
-fn json(content: &str) -> Vec<u8> {
+fn json_inventory(content: &str) -> Vec<u8> {
     format!("{{\"action\":\"inventory\",\"deviceid\":\"d\",\"content\":{content}}}").into_bytes()
 }
 
-fn refusal(inflated: &[u8]) -> Refusal {
-    match parse(inflated) {
+fn parse_refusal(inflated: &[u8]) -> ReportRefusal {
+    match parse_message(inflated) {
         Err(refusal) => refusal,
         Ok(message) => panic!("not refused: {message:?}"),
     }

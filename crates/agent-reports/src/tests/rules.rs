@@ -1,25 +1,25 @@
 //! Units, identities, kinds and answers.
 
-use super::super::text::{day_ms, label, local_time_ms, number, size};
+use super::super::text::{clean_label, parse_day_ms, parse_local_time_ms, parse_number, parse_size};
 use super::super::{
-    Agent, DeviceType, Platform, facts, json_contact, json_error, json_ok, parse, real_label, real_mac, real_serial,
-    real_uuid, uuid_twin, xml_error, xml_inventory_for, xml_prolog,
+    AgentInfo, DeviceType, Platform, extract_facts, json_contact, json_error, json_ok, parse_message, real_label,
+    real_mac, real_serial, real_uuid, swap_uuid_byte_order, xml_error, xml_inventory_for, xml_prolog,
 };
-use super::{json, report, xml};
+use super::{json_inventory, parse_report, xml_inventory};
 
 #[test]
 fn values_are_read_leniently() {
-    assert_eq!(label(" a\tb\u{0}\u{85}c \n"), Some("a bc".into()));
-    assert_eq!((label(" \u{1} "), label("Â©")), (None, Some("Â©".into())));
+    assert_eq!(clean_label(" a\tb\u{0}\u{85}c \n"), Some("a bc".into()));
+    assert_eq!((clean_label(" \u{1} "), clean_label("Â©")), (None, Some("Â©".into())));
     assert_eq!(
-        (number("42"), number(" 2500 MHz"), number("-1"), number("x"), number("")),
+        (parse_number("42"), parse_number(" 2500 MHz"), parse_number("-1"), parse_number("x"), parse_number("")),
         (Some(42), Some(2500), None, None, None)
     );
-    assert_eq!(number("99999999999999999999"), None);
-    assert_eq!(size("1.5", 1_000_000), Some(1_500_000));
-    assert_eq!(size("274877.906944", 1_000_000), Some(274_877_906_944));
-    assert_eq!(size("9223372036854775807", 1_048_576), None);
-    assert_eq!(size("1.99999999999999999999", 1), Some(1));
+    assert_eq!(parse_number("99999999999999999999"), None);
+    assert_eq!(parse_size("1.5", 1_000_000), Some(1_500_000));
+    assert_eq!(parse_size("274877.906944", 1_000_000), Some(274_877_906_944));
+    assert_eq!(parse_size("9223372036854775807", 1_048_576), None);
+    assert_eq!(parse_size("1.99999999999999999999", 1), Some(1));
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn days_and_times_are_read() {
     for value in
         ["20/04/2025", "2025-04-20", "20250420", "20250420123456", "2025/04/20", "2025-04-20 12:00:00", "20.04.2025"]
     {
-        assert_eq!(day_ms(value), day, "{value}");
+        assert_eq!(parse_day_ms(value), day, "{value}");
     }
     for value in [
         "",
@@ -41,13 +41,13 @@ fn days_and_times_are_read() {
         "é025/04/20",
         "999999999999999999",
     ] {
-        assert_eq!(day_ms(value), None, "{value}");
+        assert_eq!(parse_day_ms(value), None, "{value}");
     }
-    assert_eq!(local_time_ms("2026-11-14 23:57:31", None), Some(1_794_700_651_000));
-    assert_eq!(local_time_ms("2026-11-15 01:57:31", Some("+0200")), Some(1_794_700_651_000));
-    assert_eq!(local_time_ms("2026-11-14 18:27:31", Some("-05:30")), Some(1_794_700_651_000));
-    assert_eq!(local_time_ms("2026-11-14 18:27:31", Some("Berlin")), None);
-    assert_eq!(local_time_ms("yesterday", None), None);
+    assert_eq!(parse_local_time_ms("2026-11-14 23:57:31", None), Some(1_794_700_651_000));
+    assert_eq!(parse_local_time_ms("2026-11-15 01:57:31", Some("+0200")), Some(1_794_700_651_000));
+    assert_eq!(parse_local_time_ms("2026-11-14 18:27:31", Some("-05:30")), Some(1_794_700_651_000));
+    assert_eq!(parse_local_time_ms("2026-11-14 18:27:31", Some("Berlin")), None);
+    assert_eq!(parse_local_time_ms("yesterday", None), None);
 }
 
 #[test]
@@ -118,10 +118,10 @@ fn placeholders_count_for_nothing() {
 #[test]
 fn a_uuid_has_a_twin() {
     let uuid = real_uuid("{4C4C4544-0042-3310-8051-B4C04F4E3132}").unwrap();
-    let twin = uuid_twin(&uuid).unwrap();
+    let twin = swap_uuid_byte_order(&uuid).unwrap();
     assert_eq!(twin, "44454c4c-4200-1033-8051-b4c04f4e3132");
-    assert_eq!(uuid_twin(&twin), Some(uuid));
-    assert_eq!(uuid_twin("short"), None);
+    assert_eq!(swap_uuid_byte_order(&twin), Some(uuid));
+    assert_eq!(swap_uuid_byte_order("short"), None);
     // A placeholder in the other byte order is a placeholder too.
     assert_eq!(real_uuid("78563412-3412-7856-90ab-cddeefaabbcc"), None);
 }
@@ -129,8 +129,9 @@ fn a_uuid_has_a_twin() {
 #[test]
 fn devices_are_named_by_what_they_are() {
     let kind = |hardware: &str, rest: &str| {
-        let facts = facts(&mut report(&json(&format!("{{\"hardware\":{{{hardware}}}{rest}}}"))));
-        (facts.kind.unwrap(), facts.platform.unwrap())
+        let facts =
+            extract_facts(&mut parse_report(&json_inventory(&format!("{{\"hardware\":{{{hardware}}}{rest}}}"))));
+        (facts.device_type.unwrap(), facts.platform.unwrap())
     };
     let windows = ",\"operatingsystem\":{\"full_name\":\"Microsoft Windows 11 Pro\",\"kernel_name\":\"MSWin32\"}";
     let windows_server = ",\"operatingsystem\":{\"full_name\":\"Microsoft Windows Server 2022\"}";
@@ -152,14 +153,14 @@ fn devices_are_named_by_what_they_are() {
         let body = format!(
             "{{\"action\":\"inventory\",\"deviceid\":\"d\",\"partial\":true,\"content\":{{\"hardware\":{{{hardware}}}}}}}"
         );
-        facts(&mut report(body.as_bytes())).kind
+        extract_facts(&mut parse_report(body.as_bytes())).device_type
     };
     assert_eq!(part(tower), None, "it may be a server");
     assert_eq!(part("\"chassis_type\":\"Notebook\""), Some(DeviceType::Laptop));
     assert_eq!(part("\"chassis_type\":\"Rack Mount Chassis\""), Some(DeviceType::Server));
     assert_eq!(part("\"vmsystem\":\"VMware\""), Some(DeviceType::Virtual));
     let printer = br#"{"action":"inventory","deviceid":"d","itemtype":"Printer","content":{}}"#;
-    assert_eq!(facts(&mut report(printer)).kind, Some(DeviceType::Printer));
+    assert_eq!(extract_facts(&mut parse_report(printer)).device_type, Some(DeviceType::Printer));
 }
 
 #[test]
@@ -170,7 +171,7 @@ fn a_windows_machine_has_letters_and_a_build() {
         <ENCRYPT_NAME>BitLocker</ENCRYPT_NAME><ENCRYPT_STATUS>Yes</ENCRYPT_STATUS></DRIVES>\
         <DRIVES><LETTER>Z:</LETTER><TYPE>Network Drive</TYPE><TOTAL>100</TOTAL></DRIVES>\
         <DRIVES><LETTER>D:</LETTER><TYPE>Compact Disc</TYPE></DRIVES><SOFTWARES/>";
-    let facts = facts(&mut report(&xml(content)));
+    let facts = extract_facts(&mut parse_report(&xml_inventory(content)));
     assert_eq!(facts.system.unwrap().os.build.as_deref(), Some("19045"));
     let volumes = facts.volumes.unwrap();
     assert_eq!(volumes.len(), 1);
@@ -184,7 +185,7 @@ fn agents_are_answered_in_their_words() {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let reply = |content: &str| format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<REPLY>{content}</REPLY>\n");
     assert_eq!(text(xml_prolog(24)), reply("<RESPONSE>SEND</RESPONSE><PROLOG_FREQ>24</PROLOG_FREQ>"));
-    let ocs = Agent::named("OCS-NG_unified_unix_agent_v2.10.0").unwrap();
+    let ocs = AgentInfo::from_label("OCS-NG_unified_unix_agent_v2.10.0").unwrap();
     assert_eq!((ocs.name.as_str(), ocs.version.as_deref()), ("OCS-NG_unified_unix_agent", Some("2.10.0")));
     assert_eq!(text(xml_inventory_for(Some(&ocs))), reply("<RESPONSE>no_account_update</RESPONSE>"));
     assert_eq!(text(xml_inventory_for(None)), reply(""));
@@ -196,5 +197,5 @@ fn agents_are_answered_in_their_words() {
     let contact = value(json_contact(24));
     assert_eq!(contact["tasks"]["inventory"]["server"], "glpi");
     assert_eq!(contact["expiration"], 24);
-    assert!(parse(&xml_prolog(24)).is_err());
+    assert!(parse_message(&xml_prolog(24)).is_err());
 }

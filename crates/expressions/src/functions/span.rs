@@ -1,13 +1,13 @@
 //! Durations: `1h30m`, `-1.5s`.
 
-use super::super::value::V;
-use super::Part;
+use super::super::value::CelValue;
+use super::TimePart;
 
 /// The longest duration of CEL, 10,000 years, in milliseconds.
 pub const SPAN_MS_MAX: i64 = 315_576_000_000_000;
 
 /// Parses a duration in the syntax of Go, into milliseconds. Finer units are truncated.
-pub fn parse(text: &str) -> Option<i64> {
+pub fn parse_span(text: &str) -> Option<i64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
         None => (1, text.strip_prefix('+').unwrap_or(text)),
@@ -24,14 +24,14 @@ pub fn parse(text: &str) -> Option<i64> {
         let (number, after) = rest.split_at(end);
         let end = after.find(|letter: char| letter.is_ascii_digit() || letter == '.').unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
-        nanoseconds = nanoseconds.checked_add(amount(number, unit)?)?;
+        nanoseconds = nanoseconds.checked_add(to_nanoseconds(number, unit)?)?;
         rest = after;
     }
     let ms = i64::try_from(nanoseconds / 1_000_000).ok()?;
     (ms <= SPAN_MS_MAX).then_some(sign * ms)
 }
 
-fn amount(number: &str, unit: &str) -> Option<i128> {
+fn to_nanoseconds(number: &str, unit: &str) -> Option<i128> {
     let unit: i128 = match unit {
         "h" => 3_600_000_000_000,
         "m" => 60_000_000_000,
@@ -55,12 +55,12 @@ fn amount(number: &str, unit: &str) -> Option<i128> {
 const FRACTION_DIGITS_MAX: usize = 15;
 
 /// The whole duration in this unit, except for milliseconds, which are those after the last full second.
-pub fn part<'a>(part: Part, ms: i64) -> Option<V<'a>> {
-    Some(V::Int(match part {
-        Part::Hours => ms / 3_600_000,
-        Part::Minutes => ms / 60_000,
-        Part::Seconds => ms / 1_000,
-        Part::Milliseconds => ms % 1_000,
+pub fn span_part<'a>(part: TimePart, ms: i64) -> Option<CelValue<'a>> {
+    Some(CelValue::Int(match part {
+        TimePart::Hours => ms / 3_600_000,
+        TimePart::Minutes => ms / 60_000,
+        TimePart::Seconds => ms / 1_000,
+        TimePart::Milliseconds => ms % 1_000,
         _ => return None,
     }))
 }

@@ -4,21 +4,21 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::super::{Expression, Fault, Meter};
-use super::{eval_in, meter, on_a_small_stack, world};
+use super::super::{CostMeter, Expression, ExpressionError};
+use super::{eval_source_in, on_a_small_stack, test_meter, test_values};
 
 /// An unbounded evaluation takes hours: this limit is so generous that a busy machine makes no difference.
-const PATIENCE: Duration = Duration::from_mins(1);
+const DURATION_MAX: Duration = Duration::from_mins(1);
 
 #[track_caller]
-fn ends(source: String, world: Value) -> Result<Value, Fault> {
+fn eval_bounded(source: String, world: Value) -> Result<Value, ExpressionError> {
     let shown: String = source.chars().take(60).collect();
     let (result, took) = on_a_small_stack(move || {
         let at = Instant::now();
-        let result = eval_in(&source, &world, &mut meter());
+        let result = eval_source_in(&source, &world, &mut test_meter());
         (result, at.elapsed())
     });
-    assert!(took < PATIENCE, "{shown}… took {took:?}");
+    assert!(took < DURATION_MAX, "{shown}… took {took:?}");
     result
 }
 
@@ -34,8 +34,8 @@ fn what_doubles_itself_ends() {
         "['x,x,x,x']".to_owned() + &".map(a,a.split(',').join(a+','))".repeat(12),
     ] {
         let shown = source.clone();
-        match ends(source, world()) {
-            Err(Fault::Spent) => {}
+        match eval_bounded(source, test_values()) {
+            Err(ExpressionError::BudgetExceeded) => {}
             // Comparing lists that differ in their first elements ends at once.
             Ok(value) => assert!(value.is_boolean() || shown.contains("=="), "{shown}: {value}"),
             Err(fault) => panic!("{shown}: {fault}"),
@@ -54,7 +54,7 @@ fn loops_within_loops_end() {
         "input.many.exists_one(a, input.many.exists(b, a + b < 0))",
         "input.many.all(a, input.many in [input.many] && input.many == input.many)",
     ] {
-        assert_eq!(ends(source.to_owned(), world.clone()), Err(Fault::Spent), "{source}");
+        assert_eq!(eval_bounded(source.to_owned(), world.clone()), Err(ExpressionError::BudgetExceeded), "{source}");
     }
 }
 
@@ -63,7 +63,7 @@ fn an_event_that_is_copied_many_times_ends() {
     let event = json!({"data": "x".repeat(200_000), "items": (0..1_000).collect::<Vec<_>>()});
     let world = json!({"input": {}, "event": event, "steps": {}, "run": {}});
     // The event is shared, and copied only into the result.
-    assert_eq!(ends("event.items.map(i, event).size()".to_owned(), world.clone()), Ok(json!(1_000)));
+    assert_eq!(eval_bounded("event.items.map(i, event).size()".to_owned(), world.clone()), Ok(json!(1_000)));
     for source in [
         "event.items.map(i, event)",
         "event.items.map(i, event.data + 'x')",
@@ -73,7 +73,7 @@ fn an_event_that_is_copied_many_times_ends() {
         "event.items.filter(i, event.data == event.data + 'x')",
         "event.items.map(i, event.data.upperAscii())",
     ] {
-        assert_eq!(ends(source.to_owned(), world.clone()), Err(Fault::Spent), "{source}");
+        assert_eq!(eval_bounded(source.to_owned(), world.clone()), Err(ExpressionError::BudgetExceeded), "{source}");
     }
 }
 
@@ -99,15 +99,15 @@ fn what_is_deep_or_long_is_refused_before_it_is_read() {
     ] {
         for length in [1_000, 2_000] {
             let source = open.repeat(length / open.len()) + "1" + &close.repeat(length / open.len());
-            assert!(matches!(ends(source, world()), Err(Fault::Bad { .. })), "{open}");
+            assert!(matches!(eval_bounded(source, test_values()), Err(ExpressionError::Invalid { .. })), "{open}");
         }
     }
     for chain in [".a", ".size()", "[0]", ".map(x,x)", ".all(x,x)", "+1", "?1:1", "&&1", "==1", " in 1"] {
         let source = "input".to_owned() + &chain.repeat(2_000 / chain.len());
-        assert!(matches!(ends(source, world()), Err(Fault::Bad { .. })), "{chain}");
+        assert!(matches!(eval_bounded(source, test_values()), Err(ExpressionError::Invalid { .. })), "{chain}");
     }
     let long = format!("'{}'", "x".repeat(3_000));
-    assert!(matches!(ends(long, world()), Err(Fault::Bad { .. })));
+    assert!(matches!(eval_bounded(long, test_values()), Err(ExpressionError::Invalid { .. })));
 }
 
 /// Parses and evaluates the largest expression of each shape that the limits allow.
@@ -141,13 +141,13 @@ fn what_is_as_deep_as_allowed_fits_the_stack() {
             })
             .unwrap_or_else(|| panic!("no {open} is taken"));
         depth = depth.max(count);
-        let _ = ends(source, world());
+        let _ = eval_bounded(source, test_values());
     }
     assert!(depth > 100, "{depth}");
     for chain in [".a", "[0]", ".map(x,x)", ".size()", ".trim()"] {
         let count =
             (1..128).rev().find(|count| Expression::parse(&("input".to_owned() + &chain.repeat(*count))).is_ok());
-        let _ = ends("input".to_owned() + &chain.repeat(count.unwrap()), world());
+        let _ = eval_bounded("input".to_owned() + &chain.repeat(count.unwrap()), test_values());
     }
 }
 
@@ -159,9 +159,9 @@ fn deep_values_fit_the_stack() {
         deep = json!([deep]);
     }
     let world = json!({"input": deep, "event": {}, "steps": {}, "run": {}});
-    assert!(ends("[input, [input]]".to_owned(), world.clone()).is_ok());
-    assert_eq!(ends("input == input".to_owned(), world.clone()), Ok(json!(true)));
-    assert!(ends("[input]".to_owned() + &".map(a,[a])".repeat(24), world).is_ok());
+    assert!(eval_bounded("[input, [input]]".to_owned(), world.clone()).is_ok());
+    assert_eq!(eval_bounded("input == input".to_owned(), world.clone()), Ok(json!(true)));
+    assert!(eval_bounded("[input]".to_owned() + &".map(a,[a])".repeat(24), world).is_ok());
 }
 
 #[test]
@@ -179,10 +179,10 @@ fn patterns_that_explode_are_refused_or_end() {
         &"a".repeat(300),
         r"(a*)*{50}{50}{50}",
     ] {
-        assert!(matches!(bounded(pattern), Err(Fault::Bad { .. })), "{pattern}");
+        assert!(matches!(bounded(pattern), Err(ExpressionError::Invalid { .. })), "{pattern}");
     }
     let five = "input.text.matches('a') || ".repeat(5) + "true";
-    assert!(matches!(Expression::parse(&five), Err(Fault::Bad { .. })));
+    assert!(matches!(Expression::parse(&five), Err(ExpressionError::Invalid { .. })));
     // An accepted pattern takes at most its positions for each byte, and is charged for them.
     let mut state = 1_u64;
     let text: String = std::iter::repeat_with(|| {
@@ -195,16 +195,16 @@ fn patterns_that_explode_are_refused_or_end() {
     for pattern in
         ["^(a+)+$", "(a|aa)+$", "(.*a){20}$", "[ab]*a[ab]{12}c", "[ab]*a[ab]{400}c", r"(\w+\s?)*$", "(?i)(x+x+)+y"]
     {
-        let result = ends(format!("input.text.matches(r'{pattern}')"), world.clone());
-        assert!(matches!(result, Ok(Value::Bool(_)) | Err(Fault::Spent)), "{pattern}: {result:?}");
+        let result = eval_bounded(format!("input.text.matches(r'{pattern}')"), world.clone());
+        assert!(matches!(result, Ok(Value::Bool(_)) | Err(ExpressionError::BudgetExceeded)), "{pattern}: {result:?}");
     }
 }
 
 #[test]
 fn a_budget_holds_across_expressions() {
-    let mut meter = Meter::new(25, 1 << 20);
+    let mut meter = CostMeter::new(25, 1 << 20);
     let mut count = 0;
-    while eval_in("1 + 1", &world(), &mut meter).is_ok() {
+    while eval_source_in("1 + 1", &test_values(), &mut meter).is_ok() {
         count += 1;
     }
     assert_eq!(count, 8);

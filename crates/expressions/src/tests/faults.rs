@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use super::super::FUNCTIONS;
-use super::{Expression, Fault, Meter, eval, eval_in, meter, world};
+use super::{CostMeter, Expression, ExpressionError, eval_source, eval_source_in, test_meter, test_values};
 
 #[track_caller]
-fn refused(source: &str, at: Option<(u32, u32)>, part: &str) {
+fn assert_refused(source: &str, at: Option<(u32, u32)>, part: &str) {
     match Expression::parse(source) {
-        Err(Fault::Bad { detail, at: found }) => {
+        Err(ExpressionError::Invalid { detail, at: found }) => {
             assert!(detail.contains(part), "{source}: {detail}");
             assert_eq!(found, at, "{source}: {detail}");
         }
@@ -17,112 +17,112 @@ fn refused(source: &str, at: Option<(u32, u32)>, part: &str) {
 }
 
 #[track_caller]
-fn fails(source: &str, part: &str) {
-    match eval(source) {
-        Err(Fault::Failed { detail }) => assert!(detail.contains(part), "{source}: {detail}"),
+fn assert_fails(source: &str, part: &str) {
+    match eval_source(source) {
+        Err(ExpressionError::Failed { detail }) => assert!(detail.contains(part), "{source}: {detail}"),
         other => panic!("{source}: {other:?}"),
     }
 }
 
 #[test]
 fn what_cannot_be_saved_says_where() {
-    refused("", None, "empty");
-    refused("  // nothing", None, "empty");
-    refused("1 +", Some((1, 4)), "expecting expression");
-    refused("input.n == ", Some((1, 12)), "expecting expression");
-    refused("(1", Some((1, 3)), "Expected ')'");
-    refused("1 2", Some((1, 3)), "'2'");
-    refused("input.\nn @ 1", Some((2, 3)), "Unexpected character");
-    refused("'abc", Some((1, 1)), "");
-    refused("a = 1", Some((1, 3)), "'='");
-    refused("foo.bar", Some((1, 1)), "There is no foo");
-    refused("input.n + env.SECRET", Some((1, 11)), "There is no env");
-    refused("input.x.frob()", Some((1, 9)), "There is no function frob");
-    refused("input.x.startWith('a')", Some((1, 9)), "Did you mean startsWith?");
-    refused("size()", Some((1, 1)), "another number of arguments");
-    refused("size(1, 2)", Some((1, 1)), "another number of arguments");
-    refused("contains('a', 'b')", Some((1, 1)), "called on something");
-    refused("'1'.int()", Some((1, 5)), "not called on anything");
-    refused("steps", Some((1, 1)), "by its id");
-    refused("steps[input.x]", Some((1, 1)), "by its id");
-    refused("size(steps)", Some((1, 6)), "by its id");
-    refused("input.x.matches(input.pattern)", Some((1, 9)), "written out");
-    refused("input.x.matches('(')", Some((1, 9)), "The pattern is wrong");
-    refused("input.x.matches('(?=a)')", Some((1, 9)), "The pattern is wrong");
-    refused("b'bytes'", None, "no bytes");
-    refused("google.protobuf.Timestamp{seconds: 1}", None, "no messages");
-    refused("Thing{a: 1}", Some((1, 1)), "no messages");
-    refused("has(input)", Some((1, 5)), "has()");
-    refused("input.list.map(x.y, 1)", Some((1, 17)), "simple name");
-    refused("input.list.all(x)", Some((1, 12)), "");
-    refused("input.?a", Some((1, 6)), "Unsupported");
-    refused("if", Some((1, 1)), "Reserved");
-    refused(".input", None, "There is no .input");
-    refused("9223372036854775808", Some((1, 1)), "");
-    refused("-", Some((1, 2)), "");
+    assert_refused("", None, "empty");
+    assert_refused("  // nothing", None, "empty");
+    assert_refused("1 +", Some((1, 4)), "expecting expression");
+    assert_refused("input.n == ", Some((1, 12)), "expecting expression");
+    assert_refused("(1", Some((1, 3)), "Expected ')'");
+    assert_refused("1 2", Some((1, 3)), "'2'");
+    assert_refused("input.\nn @ 1", Some((2, 3)), "Unexpected character");
+    assert_refused("'abc", Some((1, 1)), "");
+    assert_refused("a = 1", Some((1, 3)), "'='");
+    assert_refused("foo.bar", Some((1, 1)), "There is no foo");
+    assert_refused("input.n + env.SECRET", Some((1, 11)), "There is no env");
+    assert_refused("input.x.frob()", Some((1, 9)), "There is no function frob");
+    assert_refused("input.x.startWith('a')", Some((1, 9)), "Did you mean startsWith?");
+    assert_refused("size()", Some((1, 1)), "another number of arguments");
+    assert_refused("size(1, 2)", Some((1, 1)), "another number of arguments");
+    assert_refused("contains('a', 'b')", Some((1, 1)), "called on something");
+    assert_refused("'1'.int()", Some((1, 5)), "not called on anything");
+    assert_refused("steps", Some((1, 1)), "by its id");
+    assert_refused("steps[input.x]", Some((1, 1)), "by its id");
+    assert_refused("size(steps)", Some((1, 6)), "by its id");
+    assert_refused("input.x.matches(input.pattern)", Some((1, 9)), "written out");
+    assert_refused("input.x.matches('(')", Some((1, 9)), "The pattern is wrong");
+    assert_refused("input.x.matches('(?=a)')", Some((1, 9)), "The pattern is wrong");
+    assert_refused("b'bytes'", None, "no bytes");
+    assert_refused("google.protobuf.Timestamp{seconds: 1}", None, "no messages");
+    assert_refused("Thing{a: 1}", Some((1, 1)), "no messages");
+    assert_refused("has(input)", Some((1, 5)), "has()");
+    assert_refused("input.list.map(x.y, 1)", Some((1, 17)), "simple name");
+    assert_refused("input.list.all(x)", Some((1, 12)), "");
+    assert_refused("input.?a", Some((1, 6)), "Unsupported");
+    assert_refused("if", Some((1, 1)), "Reserved");
+    assert_refused(".input", None, "There is no .input");
+    assert_refused("9223372036854775808", Some((1, 1)), "");
+    assert_refused("-", Some((1, 2)), "");
 }
 
 #[test]
 fn what_fails_names_the_key_and_no_value() {
-    fails("input.missing", "`input` has no `missing`");
-    fails("input.map.b.d", "`input.map.b` has no `d`");
-    fails("input['map']['z']", "`input[\"map\"]` has no `z`");
-    fails("steps.other.output", "`steps` has no `other`");
-    fails("steps.fetch.output.body.items[2].id", "`steps.fetch.output.body.items` has no such element");
-    fails("input.map[input.text]", "`input.map` has no such element or key");
-    fails("input.list[-1]", "no such element");
-    fails("input.list['a']", "has no `a`");
-    fails("input.text.x", "`input.text` is string and has no `x`");
-    fails("input.none.x", "`input.none` is null and has no `x`");
-    fails("has(input.none.x)", "is null and has no `x`");
-    fails("has(input.text.x)", "is string");
-    fails("input.people.map(p, p.age)", "`p` has no `age`");
-    fails("input.n.map(x, x)", "`input.n` is int and has no elements");
-    fails("{'a': 1}.b", "This has no `b`");
-    fails("1 / 0", "divided by zero");
-    fails("1 % 0", "divided by zero");
-    fails("1u / 0u", "divided by zero");
-    fails("9223372036854775807 + 1", "out of range");
-    fails("-9223372036854775808 / -1", "out of range");
-    fails("-(-9223372036854775808)", "out of range");
-    fails("0u - 1u", "out of range");
-    fails("1 + 1.0", "+ cannot take int and double");
-    fails("'a' + 1", "+ cannot take string and int");
-    fails("0.0 / 0.0 < 1.0 || 0.0 / 0.0 >= 1", "neither less nor more");
-    fails("1 < 'a'", "< cannot take int and string");
-    fails("[1] < [2]", "< cannot take list and list");
-    fails("1 in 'a'", "in cannot take int and string");
-    fails("1.0 / 0.0", "infinite");
-    fails("5.0 % 2.0", "integers");
-    fails("!1", "! needs true or false");
-    fails("1 && true", "&& needs true or false");
-    fails("input.missing || false", "`input` has no `missing`");
-    fails("1 ? 2 : 3", "?: needs true or false");
-    fails("[1].filter(x, x)", "A filter needs true or false");
-    fails("[0, 2].exists(x, 1 / x == 5)", "divided by zero");
-    fails("[1, 0].exists_one(x, 1 / x == 1)", "divided by zero");
-    fails("{'a': 1, 'a': 2}", "same key twice");
-    fails("{1: 1, 1u: 2}", "same key twice");
-    fails("{1.5: 1}", "cannot be the key");
-    fails("{[1]: 1}", "cannot be the key");
-    fails("int('x')", "not an integer");
-    fails("int(1e19)", "out of range");
-    fails("uint(-1)", "out of range");
-    fails("bool('maybe')", "not true or false");
-    fails("size(1)", "size cannot take (int)");
-    fails("input.n.contains('a')", "contains cannot take (int, string)");
-    fails("'abc'.substring(4)", "beyond the text");
-    fails("'abc'.substring(2, 1)", "beyond the text");
-    fails("'abc'.indexOf('a', 9)", "beyond the text");
-    fails("[1].join()", "a list of texts");
-    fails("timestamp('yesterday')", "RFC 3339");
-    fails("timestamp('9999-12-31T23:59:59Z') + duration('1s')", "years 1 to 9999");
-    fails("timestamp(9223372036854775807)", "years 1 to 9999");
-    fails("duration('1x')", "a duration");
-    fails("duration('99999999999h')", "a duration");
-    fails("now.getHours('Mars/Olympus')", "time zone");
-    fails("now + now", "+ cannot take timestamp and timestamp");
-    fails("input.big + 1u", "out of range");
+    assert_fails("input.missing", "`input` has no `missing`");
+    assert_fails("input.map.b.d", "`input.map.b` has no `d`");
+    assert_fails("input['map']['z']", "`input[\"map\"]` has no `z`");
+    assert_fails("steps.other.output", "`steps` has no `other`");
+    assert_fails("steps.fetch.output.body.items[2].id", "`steps.fetch.output.body.items` has no such element");
+    assert_fails("input.map[input.text]", "`input.map` has no such element or key");
+    assert_fails("input.list[-1]", "no such element");
+    assert_fails("input.list['a']", "has no `a`");
+    assert_fails("input.text.x", "`input.text` is string and has no `x`");
+    assert_fails("input.none.x", "`input.none` is null and has no `x`");
+    assert_fails("has(input.none.x)", "is null and has no `x`");
+    assert_fails("has(input.text.x)", "is string");
+    assert_fails("input.people.map(p, p.age)", "`p` has no `age`");
+    assert_fails("input.n.map(x, x)", "`input.n` is int and has no elements");
+    assert_fails("{'a': 1}.b", "This has no `b`");
+    assert_fails("1 / 0", "divided by zero");
+    assert_fails("1 % 0", "divided by zero");
+    assert_fails("1u / 0u", "divided by zero");
+    assert_fails("9223372036854775807 + 1", "out of range");
+    assert_fails("-9223372036854775808 / -1", "out of range");
+    assert_fails("-(-9223372036854775808)", "out of range");
+    assert_fails("0u - 1u", "out of range");
+    assert_fails("1 + 1.0", "+ cannot take int and double");
+    assert_fails("'a' + 1", "+ cannot take string and int");
+    assert_fails("0.0 / 0.0 < 1.0 || 0.0 / 0.0 >= 1", "neither less nor more");
+    assert_fails("1 < 'a'", "< cannot take int and string");
+    assert_fails("[1] < [2]", "< cannot take list and list");
+    assert_fails("1 in 'a'", "in cannot take int and string");
+    assert_fails("1.0 / 0.0", "infinite");
+    assert_fails("5.0 % 2.0", "integers");
+    assert_fails("!1", "! needs true or false");
+    assert_fails("1 && true", "&& needs true or false");
+    assert_fails("input.missing || false", "`input` has no `missing`");
+    assert_fails("1 ? 2 : 3", "?: needs true or false");
+    assert_fails("[1].filter(x, x)", "A filter needs true or false");
+    assert_fails("[0, 2].exists(x, 1 / x == 5)", "divided by zero");
+    assert_fails("[1, 0].exists_one(x, 1 / x == 1)", "divided by zero");
+    assert_fails("{'a': 1, 'a': 2}", "same key twice");
+    assert_fails("{1: 1, 1u: 2}", "same key twice");
+    assert_fails("{1.5: 1}", "cannot be the key");
+    assert_fails("{[1]: 1}", "cannot be the key");
+    assert_fails("int('x')", "not an integer");
+    assert_fails("int(1e19)", "out of range");
+    assert_fails("uint(-1)", "out of range");
+    assert_fails("bool('maybe')", "not true or false");
+    assert_fails("size(1)", "size cannot take (int)");
+    assert_fails("input.n.contains('a')", "contains cannot take (int, string)");
+    assert_fails("'abc'.substring(4)", "beyond the text");
+    assert_fails("'abc'.substring(2, 1)", "beyond the text");
+    assert_fails("'abc'.indexOf('a', 9)", "beyond the text");
+    assert_fails("[1].join()", "a list of texts");
+    assert_fails("timestamp('yesterday')", "RFC 3339");
+    assert_fails("timestamp('9999-12-31T23:59:59Z') + duration('1s')", "years 1 to 9999");
+    assert_fails("timestamp(9223372036854775807)", "years 1 to 9999");
+    assert_fails("duration('1x')", "a duration");
+    assert_fails("duration('99999999999h')", "a duration");
+    assert_fails("now.getHours('Mars/Olympus')", "time zone");
+    assert_fails("now + now", "+ cannot take timestamp and timestamp");
+    assert_fails("input.big + 1u", "out of range");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn no_fault_repeats_a_value() {
         "{input.s: 1, input.s: 2}",
         "input.s ? 1 : 2",
     ] {
-        let fault = eval_in(source, &secret, &mut meter()).unwrap_err();
+        let fault = eval_source_in(source, &secret, &mut test_meter()).unwrap_err();
         assert!(!fault.to_string().contains("hunter2"), "{source}: {fault}");
         assert_eq!(fault.code(), "expression_failed", "{source}");
     }
@@ -153,7 +153,7 @@ fn no_fault_repeats_a_value() {
 #[test]
 fn an_event_that_is_not_there_is_null() {
     let world = json!({"input": {}, "event": null, "steps": {}, "run": {}});
-    let ask = |source: &str| eval_in(source, &world, &mut meter());
+    let ask = |source: &str| eval_source_in(source, &world, &mut test_meter());
     assert_eq!(ask("event == null"), Ok(json!(true)));
     assert_eq!(ask("event != null && event.type == 'x'"), Ok(json!(false)));
     assert!(ask("event.type").unwrap_err().to_string().contains("`event` is null and has no `type`"));
@@ -165,23 +165,23 @@ fn what_an_expression_looks_at_is_known() {
         "steps.a.output + steps['b'].output + (has(steps.c) ? input.x : event.y) + [1].map(run, run)[0] + steps.a.output",
     );
     let expression = expression.unwrap();
-    assert_eq!(expression.steps().collect::<Vec<_>>(), ["a", "b", "c"]);
-    assert_eq!(expression.roots().collect::<Vec<_>>(), ["steps", "input", "event"]);
+    assert_eq!(expression.referenced_steps().collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(expression.referenced_roots().collect::<Vec<_>>(), ["steps", "input", "event"]);
     let shadowed = Expression::parse("[{'x': 1}].map(steps, steps.x)").unwrap();
-    assert_eq!((shadowed.steps().count(), shadowed.roots().count()), (0, 0));
+    assert_eq!((shadowed.referenced_steps().count(), shadowed.referenced_roots().count()), (0, 0));
 }
 
 #[test]
 fn a_condition_is_true_or_false_and_nothing_else() {
-    let world = world();
-    let scope = super::Scope {
+    let world = test_values();
+    let scope = super::ExpressionScope {
         input: &world["input"],
         event: &world["event"],
         steps: &world["steps"],
         run: &world["run"],
         now: kernel::base::Timestamp::from_millis(0),
     };
-    let test = |source: &str| Expression::parse(source).unwrap().test(&scope, &mut meter());
+    let test = |source: &str| Expression::parse(source).unwrap().eval_condition(&scope, &mut test_meter());
     assert_eq!(test("event.data.priority == 'high'"), Ok(true));
     assert_eq!(test("false"), Ok(false));
     for source in ["1", "null", "'true'", "[]"] {
@@ -200,8 +200,8 @@ fn a_budget_that_is_used_up_is_absorbed_by_nothing() {
         format!("true ? {costly} : 1"),
         format!("[1, 2].all(x, x == 1 && {costly})"),
     ] {
-        let fault = eval_in(&source, &world(), &mut Meter::new(60, 10_000)).unwrap_err();
-        assert_eq!(fault, Fault::Spent, "{source}");
+        let fault = eval_source_in(&source, &test_values(), &mut CostMeter::new(60, 10_000)).unwrap_err();
+        assert_eq!(fault, ExpressionError::BudgetExceeded, "{source}");
         assert_eq!(fault.code(), "expression_too_costly");
     }
 }

@@ -1,7 +1,7 @@
 //! Random sources are refused or evaluated, and never panic.
 
 use super::super::end_of_template;
-use super::{Meter, eval_in, on_a_small_stack, world};
+use super::{CostMeter, eval_source_in, on_a_small_stack, test_values};
 
 /// In a debug build some thousands take a second.
 const ROUNDS: usize = 3_000;
@@ -94,10 +94,10 @@ const TOKENS: &[&str] = &[
 ];
 
 /// A generator with a fixed seed, so that a failure can be repeated.
-struct Random(u64);
+struct FuzzRandom(u64);
 
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
+impl FuzzRandom {
+    fn next_below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -105,12 +105,12 @@ impl Random {
     }
 }
 
-fn try_all(seed: u64, make: fn(&mut Random) -> String) {
+fn try_all(seed: u64, make: fn(&mut FuzzRandom) -> String) {
     on_a_small_stack(move || {
-        let (world, mut random) = (world(), Random(seed));
+        let (world, mut random) = (test_values(), FuzzRandom(seed));
         for _ in 0..ROUNDS {
             let source = make(&mut random);
-            let _ = eval_in(&source, &world, &mut Meter::new(2_000, 50_000));
+            let _ = eval_source_in(&source, &world, &mut CostMeter::new(2_000, 50_000));
             let _ = end_of_template(&source);
         }
     });
@@ -119,8 +119,8 @@ fn try_all(seed: u64, make: fn(&mut Random) -> String) {
 #[test]
 fn random_tokens_never_panic() {
     try_all(0x9E37_79B9_7F4A_7C15, |random| {
-        let length = 1 + random.below(24);
-        (0..length).map(|_| TOKENS[random.below(TOKENS.len())]).collect()
+        let length = 1 + random.next_below(24);
+        (0..length).map(|_| TOKENS[random.next_below(TOKENS.len())]).collect()
     });
 }
 
@@ -132,8 +132,8 @@ fn random_letters_never_panic() {
         '}', '~', '\u{7f}', 'é', '\u{2028}', '😀',
     ];
     try_all(0xD1B5_4A32_D192_ED03, |random| {
-        let length = random.below(40);
-        (0..length).map(|_| LETTERS[random.below(LETTERS.len())]).collect()
+        let length = random.next_below(40);
+        (0..length).map(|_| LETTERS[random.next_below(LETTERS.len())]).collect()
     });
 }
 
@@ -149,10 +149,10 @@ fn right_expressions_with_a_change_never_panic() {
         "input.text.matches(r'^h\\w+ [^x]*$') && steps.fetch.output.body.items.all(i, i.id != '')",
     ];
     try_all(0x2545_F491_4F6C_DD1D, |random| {
-        let mut letters: Vec<char> = RIGHT[random.below(RIGHT.len())].chars().collect();
-        for _ in 0..=random.below(3) {
-            let (from, to) = (random.below(letters.len()), random.below(letters.len()));
-            match random.below(4) {
+        let mut letters: Vec<char> = RIGHT[random.next_below(RIGHT.len())].chars().collect();
+        for _ in 0..=random.next_below(3) {
+            let (from, to) = (random.next_below(letters.len()), random.next_below(letters.len()));
+            match random.next_below(4) {
                 0 => drop(letters.remove(from)),
                 1 => letters.swap(from, to),
                 2 => letters.insert(from, letters[to]),

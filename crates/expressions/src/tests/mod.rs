@@ -7,15 +7,15 @@ mod oracle;
 use kernel::base::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Expression, Fault, Meter, Scope};
+use super::{CostMeter, Expression, ExpressionError, ExpressionScope};
 
 /// The budget of a step's `with`.
-fn meter() -> Meter {
-    Meter::new(100_000, 1 << 20)
+fn test_meter() -> CostMeter {
+    CostMeter::new(100_000, 1 << 20)
 }
 
 /// The values that all expressions here read.
-fn world() -> Value {
+fn test_values() -> Value {
     json!({
         "input": {
             "n": 2, "big": 18_446_744_073_709_551_615_u64, "half": 0.5, "whole": 3.0, "text": "héllo wörld", "yes": true,
@@ -30,8 +30,8 @@ fn world() -> Value {
     })
 }
 
-fn eval_in(source: &str, world: &Value, meter: &mut Meter) -> Result<Value, Fault> {
-    let scope = Scope {
+fn eval_source_in(source: &str, world: &Value, meter: &mut CostMeter) -> Result<Value, ExpressionError> {
+    let scope = ExpressionScope {
         input: &world["input"],
         event: &world["event"],
         steps: &world["steps"],
@@ -39,11 +39,11 @@ fn eval_in(source: &str, world: &Value, meter: &mut Meter) -> Result<Value, Faul
         // A Friday.
         now: Timestamp::from_millis(1_772_182_923_456),
     };
-    Expression::parse(source)?.eval(&scope, meter)
+    Expression::parse(source)?.eval_to_json(&scope, meter)
 }
 
-fn eval(source: &str) -> Result<Value, Fault> {
-    eval_in(source, &world(), &mut meter())
+fn eval_source(source: &str) -> Result<Value, ExpressionError> {
+    eval_source_in(source, &test_values(), &mut test_meter())
 }
 
 /// Runs on a stack smaller than that of any thread in the server: a quarter of a worker's.

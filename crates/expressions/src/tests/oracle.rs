@@ -10,8 +10,8 @@ use proptest::prelude::any;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use serde_json::{Value, json};
 
-use super::super::Fault;
-use super::{eval_in, meter};
+use super::super::ExpressionError;
+use super::{eval_source_in, test_meter};
 
 const SEED: [u8; 32] = *b"expressions are what cel makes.!";
 const CASES: u32 = 1_500;
@@ -19,23 +19,23 @@ const CASES: u32 = 1_500;
 const EACH_MIN: usize = 300;
 
 /// The evaluator of `cel` appends a map's keys to a list, which CEL does not specify.
-const KNOWN: &str = "+ cannot take list and map";
+const KNOWN_DIFFERENCE: &str = "+ cannot take list and map";
 
 /// Random bytes that make the choices; when none are left, the first choice is taken.
 struct Choices<'a>(std::slice::Iter<'a, u8>);
 
 impl Choices<'_> {
-    fn of<'t>(&mut self, rows: &[&'t str]) -> &'t str {
-        rows[self.below(rows.len())]
+    fn pick_row<'t>(&mut self, rows: &[&'t str]) -> &'t str {
+        rows[self.pick_below(rows.len())]
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    fn pick_below(&mut self, end: usize) -> usize {
         self.0.next().map_or(0, |choice| usize::from(*choice) % end)
     }
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum ExpressionKind {
     Bool,
     Number,
     Double,
@@ -45,11 +45,11 @@ enum Kind {
     Map,
 }
 
-use Kind::{Bool, Double, Map as Object, Number, Numbers, Text, Texts};
+use ExpressionKind::{Bool, Double, Map as Object, Number, Numbers, Text, Texts};
 
-const KINDS: [Kind; 7] = [Bool, Number, Double, Text, Numbers, Texts, Object];
+const KINDS: [ExpressionKind; 7] = [Bool, Number, Double, Text, Numbers, Texts, Object];
 
-fn leaves(kind: Kind) -> &'static [&'static str] {
+fn leaf_expressions(kind: ExpressionKind) -> &'static [&'static str] {
     match kind {
         Bool => &["true", "false", "input.yes", "has(input.n)", "has(input.none)", "null", "input.missing"],
         Number => &[
@@ -76,122 +76,151 @@ fn leaves(kind: Kind) -> &'static [&'static str] {
 
 struct Grammar<'a> {
     choices: Choices<'a>,
-    names: Vec<(&'static str, Kind)>,
+    names: Vec<(&'static str, ExpressionKind)>,
 }
 
 impl Grammar<'_> {
     /// An expression of this kind; one in sixteen is of another kind, so that type errors are covered too.
-    fn of(&mut self, kind: Kind, depth: usize) -> String {
-        let other = if self.choices.below(16) == 15 { KINDS[self.choices.below(KINDS.len())] } else { kind };
+    fn expression_of(&mut self, kind: ExpressionKind, depth: usize) -> String {
+        let other = if self.choices.pick_below(16) == 15 { KINDS[self.choices.pick_below(KINDS.len())] } else { kind };
         // Never a map for a list: the evaluator of `cel` iterates over keys in random order.
         let kind = if matches!(kind, Numbers | Texts) && other == Object { kind } else { other };
         let fitting: Vec<&str> = self.names.iter().filter(|(_, of)| *of == kind).map(|(name, _)| *name).collect();
         if depth == 0 {
-            let leaves: Vec<&str> = leaves(kind).iter().copied().chain(fitting).collect();
-            return self.choices.of(&leaves).to_owned();
+            let leaves: Vec<&str> = leaf_expressions(kind).iter().copied().chain(fitting).collect();
+            return self.choices.pick_row(&leaves).to_owned();
         }
         let depth = depth - 1;
-        match (self.choices.below(4), kind) {
-            (0, _) => format!("({} ? {} : {})", self.of(Bool, depth), self.of(kind, depth), self.of(kind, depth)),
-            (1, _) if !fitting.is_empty() => self.choices.of(&fitting).to_owned(),
-            (_, Bool) => self.question(depth),
-            (_, Number) => self.number(depth),
+        match (self.choices.pick_below(4), kind) {
+            (0, _) => format!(
+                "({} ? {} : {})",
+                self.expression_of(Bool, depth),
+                self.expression_of(kind, depth),
+                self.expression_of(kind, depth)
+            ),
+            (1, _) if !fitting.is_empty() => self.choices.pick_row(&fitting).to_owned(),
+            (_, Bool) => self.bool_expression(depth),
+            (_, Number) => self.number_expression(depth),
             (_, Double) => {
-                let form = self.choices.below(3);
+                let form = self.choices.pick_below(3);
                 match form {
-                    0 => format!("double({})", self.of(Number, depth)),
-                    _ => self.between(&["+", "-", "*", "/"], Double, Double, depth),
+                    0 => format!("double({})", self.expression_of(Number, depth)),
+                    _ => self.binary_expression(&["+", "-", "*", "/"], Double, Double, depth),
                 }
             }
-            (_, Text) => self.text(depth),
-            (_, Numbers) => self.list(Number, depth),
-            (_, Texts) => self.list(Text, depth),
-            (_, Object) => format!("{{'a': {}, 'b': {}}}", self.any(depth), self.of(Number, depth)),
+            (_, Text) => self.text_expression(depth),
+            (_, Numbers) => self.list_expression(Number, depth),
+            (_, Texts) => self.list_expression(Text, depth),
+            (_, Object) => {
+                format!("{{'a': {}, 'b': {}}}", self.any_expression(depth), self.expression_of(Number, depth))
+            }
         }
     }
 
-    fn any(&mut self, depth: usize) -> String {
-        let kind = KINDS[self.choices.below(KINDS.len())];
-        self.of(kind, depth)
+    fn any_expression(&mut self, depth: usize) -> String {
+        let kind = KINDS[self.choices.pick_below(KINDS.len())];
+        self.expression_of(kind, depth)
     }
 
-    fn between(&mut self, signs: &[&str], one: Kind, two: Kind, depth: usize) -> String {
-        format!("({} {} {})", self.of(one, depth), self.choices.of(signs), self.of(two, depth))
+    fn binary_expression(&mut self, signs: &[&str], one: ExpressionKind, two: ExpressionKind, depth: usize) -> String {
+        format!(
+            "({} {} {})",
+            self.expression_of(one, depth),
+            self.choices.pick_row(signs),
+            self.expression_of(two, depth)
+        )
     }
 
-    fn question(&mut self, depth: usize) -> String {
+    fn bool_expression(&mut self, depth: usize) -> String {
         const ORDERS: &[&str] = &["==", "!=", "<", "<=", ">", ">="];
-        let form = self.choices.below(11);
+        let form = self.choices.pick_below(11);
         match form {
-            0 => self.between(ORDERS, Number, Number, depth),
-            1 => self.between(ORDERS, Number, Double, depth),
-            2 => self.between(ORDERS, Text, Text, depth),
+            0 => self.binary_expression(ORDERS, Number, Number, depth),
+            1 => self.binary_expression(ORDERS, Number, Double, depth),
+            2 => self.binary_expression(ORDERS, Text, Text, depth),
             3 => {
-                let kind = KINDS[self.choices.below(KINDS.len())];
-                self.between(&["==", "!="], kind, kind, depth)
+                let kind = KINDS[self.choices.pick_below(KINDS.len())];
+                self.binary_expression(&["==", "!="], kind, kind, depth)
             }
-            4 => self.between(&["&&", "||"], Bool, Bool, depth),
-            5 => format!("!({})", self.of(Bool, depth)),
-            6 => self.between(&["in"], Number, Numbers, depth),
-            7 => self.between(&["in"], Text, Object, depth),
+            4 => self.binary_expression(&["&&", "||"], Bool, Bool, depth),
+            5 => format!("!({})", self.expression_of(Bool, depth)),
+            6 => self.binary_expression(&["in"], Number, Numbers, depth),
+            7 => self.binary_expression(&["in"], Text, Object, depth),
             8 => {
-                let call = self.choices.of(&["contains", "startsWith", "endsWith"]);
-                format!("{}.{call}({})", self.of(Text, depth), self.of(Text, depth))
+                let call = self.choices.pick_row(&["contains", "startsWith", "endsWith"]);
+                format!("{}.{call}({})", self.expression_of(Text, depth), self.expression_of(Text, depth))
             }
-            9 => format!("has(({}).{})", self.of(Object, depth), self.choices.of(&["a", "b", "n"])),
+            9 => format!("has(({}).{})", self.expression_of(Object, depth), self.choices.pick_row(&["a", "b", "n"])),
             _ => {
-                let call = self.choices.of(&["all", "exists", "exists_one"]);
-                self.over(call, Bool, depth)
+                let call = self.choices.pick_row(&["all", "exists", "exists_one"]);
+                self.loop_expression(call, Bool, depth)
             }
         }
     }
 
-    fn number(&mut self, depth: usize) -> String {
-        let form = self.choices.below(8);
+    fn number_expression(&mut self, depth: usize) -> String {
+        let form = self.choices.pick_below(8);
         match form {
-            0 => format!("size({})", self.any(depth)),
-            1 => format!("{}.indexOf({})", self.of(Text, depth), self.of(Text, depth)),
-            2 => format!("{}({})", self.choices.of(&["int", "uint", "dyn"]), self.of(Double, depth)),
-            3 => format!("{}[{}]", self.of(Numbers, depth), self.of(Number, 0)),
-            4 => format!("{}.{}", self.of(Object, depth), self.choices.of(&["a", "b", "n"])),
-            5 => format!("(-{})", self.of(Number, depth)),
-            _ => self.between(&["+", "-", "*", "/", "%"], Number, Number, depth),
+            0 => format!("size({})", self.any_expression(depth)),
+            1 => format!("{}.indexOf({})", self.expression_of(Text, depth), self.expression_of(Text, depth)),
+            2 => format!("{}({})", self.choices.pick_row(&["int", "uint", "dyn"]), self.expression_of(Double, depth)),
+            3 => format!("{}[{}]", self.expression_of(Numbers, depth), self.expression_of(Number, 0)),
+            4 => format!("{}.{}", self.expression_of(Object, depth), self.choices.pick_row(&["a", "b", "n"])),
+            5 => format!("(-{})", self.expression_of(Number, depth)),
+            _ => self.binary_expression(&["+", "-", "*", "/", "%"], Number, Number, depth),
         }
     }
 
-    fn text(&mut self, depth: usize) -> String {
-        let form = self.choices.below(8);
+    fn text_expression(&mut self, depth: usize) -> String {
+        let form = self.choices.pick_below(8);
         match form {
-            0 => format!("string({})", self.of(Number, depth)),
-            1 => format!("{}.{}()", self.of(Text, depth), self.choices.of(&["lowerAscii", "upperAscii", "trim"])),
-            2 => format!("{}.join({})", self.of(Texts, depth), self.of(Text, 0)),
-            3 => format!("{}.replace({}, {})", self.of(Text, depth), self.of(Text, 0), self.of(Text, 0)),
-            4 => format!("{}.substring({})", self.of(Text, depth), self.choices.of(&["0", "1", "2", "1, 2", "2, 1"])),
-            5 => format!("{}[{}]", self.of(Texts, depth), self.of(Number, 0)),
-            _ => self.between(&["+"], Text, Text, depth),
+            0 => format!("string({})", self.expression_of(Number, depth)),
+            1 => format!(
+                "{}.{}()",
+                self.expression_of(Text, depth),
+                self.choices.pick_row(&["lowerAscii", "upperAscii", "trim"])
+            ),
+            2 => format!("{}.join({})", self.expression_of(Texts, depth), self.expression_of(Text, 0)),
+            3 => format!(
+                "{}.replace({}, {})",
+                self.expression_of(Text, depth),
+                self.expression_of(Text, 0),
+                self.expression_of(Text, 0)
+            ),
+            4 => format!(
+                "{}.substring({})",
+                self.expression_of(Text, depth),
+                self.choices.pick_row(&["0", "1", "2", "1, 2", "2, 1"])
+            ),
+            5 => format!("{}[{}]", self.expression_of(Texts, depth), self.expression_of(Number, 0)),
+            _ => self.binary_expression(&["+"], Text, Text, depth),
         }
     }
 
-    fn list(&mut self, of: Kind, depth: usize) -> String {
+    fn list_expression(&mut self, of: ExpressionKind, depth: usize) -> String {
         let list = if of == Text { Texts } else { Numbers };
-        let form = self.choices.below(5);
+        let form = self.choices.pick_below(5);
         match form {
-            0 => format!("[{}, {}]", self.of(of, depth), self.of(of, depth)),
-            1 => self.between(&["+"], list, list, depth),
+            0 => format!("[{}, {}]", self.expression_of(of, depth), self.expression_of(of, depth)),
+            1 => self.binary_expression(&["+"], list, list, depth),
             2 if of == Text => {
-                format!("{}.split({})", self.of(Text, depth), self.choices.of(&["','", "'a'", "''", "',', 1"]))
+                format!(
+                    "{}.split({})",
+                    self.expression_of(Text, depth),
+                    self.choices.pick_row(&["','", "'a'", "''", "',', 1"])
+                )
             }
-            3 => self.over("filter", Bool, depth),
-            _ => self.over("map", of, depth),
+            3 => self.loop_expression("filter", Bool, depth),
+            _ => self.loop_expression("map", of, depth),
         }
     }
 
-    fn over(&mut self, call: &str, body: Kind, depth: usize) -> String {
-        let (list, element) = if self.choices.below(2) == 0 { (Numbers, Number) } else { (Texts, Text) };
-        let over = self.of(list, depth);
+    fn loop_expression(&mut self, call: &str, body: ExpressionKind, depth: usize) -> String {
+        let (list, element) = if self.choices.pick_below(2) == 0 { (Numbers, Number) } else { (Texts, Text) };
+        let over = self.expression_of(list, depth);
         let name = ["x", "y", "z"][self.names.len() % 3];
         self.names.push((name, element));
-        let body = self.of(body, depth);
+        let body = self.expression_of(body, depth);
         self.names.pop();
         format!("{over}.{call}({name}, {body})")
     }
@@ -242,22 +271,24 @@ fn compare_all() {
     let mut env = Env::stdlib();
     env.add_extension(extensions::strings).unwrap();
     let env = Arc::new(env);
-    let world = super::world();
+    let world = super::test_values();
     let mut shown = [0_usize; 2];
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &SEED));
     let tally = std::cell::RefCell::new(&mut shown);
     let result = runner.run(&vec(any::<u8>(), 60), |numbers| {
         let mut grammar = Grammar { choices: Choices(numbers.iter()), names: Vec::new() };
-        let depth = 1 + grammar.choices.below(4);
-        let source = grammar.any(depth);
-        let ours = match eval_in(&source, &world, &mut meter()) {
+        let depth = 1 + grammar.choices.pick_below(4);
+        let source = grammar.any_expression(depth);
+        let ours = match eval_source_in(&source, &world, &mut test_meter()) {
             // The expression is longer than allowed, or exceeds the budget.
-            Err(Fault::Bad { detail, .. }) if detail.contains("at most") => return Ok(()),
-            Err(Fault::Bad { detail, .. }) => return Err(TestCaseError::fail(format!("{source}: {detail}"))),
-            Err(Fault::Spent) => return Ok(()),
-            Err(Fault::Failed { detail }) if detail.contains(KNOWN) => return Ok(()),
-            Err(Fault::Failed { .. }) => None,
+            Err(ExpressionError::Invalid { detail, .. }) if detail.contains("at most") => return Ok(()),
+            Err(ExpressionError::Invalid { detail, .. }) => {
+                return Err(TestCaseError::fail(format!("{source}: {detail}")));
+            }
+            Err(ExpressionError::BudgetExceeded) => return Ok(()),
+            Err(ExpressionError::Failed { detail }) if detail.contains(KNOWN_DIFFERENCE) => return Ok(()),
+            Err(ExpressionError::Failed { .. }) => None,
             Ok(value) => Some(value),
         };
         let parsed = PrattParser::new().parse(&source).map_err(|error| TestCaseError::fail(error.to_string()))?;

@@ -24,19 +24,19 @@ pub const FEATURE: Feature = Feature {
 kernel::words! {
     /// Lists of a device that come only when they are asked for.
     #[schema(as = DevicePart)]
-    pub enum Part { Software "software", Disks "disks", Volumes "volumes", Nics "nics" }
+    pub enum DevicePart { Software "software", Disks "disks", Volumes "volumes", Nics "nics" }
 }
 
 kernel::words! {
     /// `csv` and `ndjson` are the whole list, as a file.
     #[schema(as = ListFormat)]
-    pub enum Format { Json "json", Csv "csv", Ndjson "ndjson" }
+    pub enum ListFormat { Json "json", Csv "csv", Ndjson "ndjson" }
 }
 
 kernel::words! {
     /// `summary`: figures instead of devices. `history`: with `id`, every change of the device.
     #[schema(as = InventoryView)]
-    pub enum View { Summary "summary", History "history" }
+    pub enum InventoryView { Summary "summary", History "history" }
 }
 
 /// How many devices there are of each kind, most first.
@@ -48,24 +48,24 @@ kernel::words! {
     "organization": [{"value": null, "count": 2}], "warranty": [{"value": "unknown", "count": 2}],
     "software": [{"value": "bash", "count": 2}]
 }))]
-pub struct Summary {
+pub struct InventorySummary {
     pub total: i64,
-    pub platform: Vec<Count>,
+    pub platform: Vec<InventoryCount>,
     /// By the name of the system; null where it is not known. At most 1000.
-    pub os: Vec<Count>,
-    pub r#type: Vec<Count>,
-    pub status: Vec<Count>,
-    pub health: Vec<Count>,
+    pub os: Vec<InventoryCount>,
+    pub r#type: Vec<InventoryCount>,
+    pub status: Vec<InventoryCount>,
+    pub health: Vec<InventoryCount>,
     /// By id; null for devices of none.
-    pub organization: Vec<Count>,
-    pub warranty: Vec<Count>,
+    pub organization: Vec<InventoryCount>,
+    pub warranty: Vec<InventoryCount>,
     /// The 50 that are installed on most devices.
-    pub software: Vec<Count>,
+    pub software: Vec<InventoryCount>,
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = InventoryCount)]
-pub struct Count {
+pub struct InventoryCount {
     #[schema(required)]
     pub value: Option<String>,
     pub count: i64,

@@ -7,98 +7,108 @@ use kernel::base::Result;
 use kernel::http::{PAGE_BYTES_MAX, PageBytes};
 use kernel::store::Db;
 
-use super::find::search::Search;
-use super::find::{Filter, Key};
-use super::shown::{Choice, Shown};
-use super::{Part, store};
+use super::find::search::DeviceSearch;
+use super::find::{DeviceSortKey, Filter};
+use super::shown::{FieldSelection, InventoryDevice};
+use super::{DevicePart, store};
 use crate::devices::StoredDevice;
 
 /// Devices of the first step when software is included: each may have thousands of packages.
-const FEW: usize = 8;
+const SOFTWARE_ROWS_FIRST: usize = 8;
 
 /// Devices whose parts are read together: so many of the largest devices fill a response.
-const TOGETHER: usize = 4;
+const PARTS_ROWS_MAX: usize = 4;
 
 /// The devices to read, and the fields of each.
-pub struct Wanted {
+pub struct DeviceQuery {
     pub filter: Filter,
-    pub choice: Choice,
+    pub selection: FieldSelection,
 }
 
 /// A page of devices.
 #[derive(Default)]
-pub struct Shelf {
-    pub rows: Vec<Shown>,
+pub struct DevicePage {
+    pub rows: Vec<InventoryDevice>,
     /// The sort key after which the list continues, if it may.
-    pub next: Option<Key>,
+    pub next: Option<DeviceSortKey>,
     /// Whether a device did not fit.
     is_full: bool,
     room: PageBytes,
     bytes: usize,
 }
 
-impl Wanted {
+impl DeviceQuery {
     /// How many devices are likely to fit on the first page.
-    pub fn likely(&self, limit: usize) -> usize {
-        if self.choice.include.contains(&Part::Software) { limit.min(FEW) } else { limit }
+    pub fn estimate_first_rows(&self, limit: usize) -> usize {
+        if self.selection.include.contains(&DevicePart::Software) { limit.min(SOFTWARE_ROWS_FIRST) } else { limit }
     }
 
     /// How many devices are likely to fit on the page after this one.
-    pub fn likely_behind(&self, shelf: &Shelf, limit: usize) -> usize {
-        if shelf.rows.is_empty() { self.likely(limit) } else { shelf.likely_in(PAGE_BYTES_MAX).min(limit) }
+    pub fn estimate_next_rows(&self, shelf: &DevicePage, limit: usize) -> usize {
+        if shelf.rows.is_empty() {
+            self.estimate_first_rows(limit)
+        } else {
+            shelf.estimate_rows_in(PAGE_BYTES_MAX).min(limit)
+        }
     }
 
     /// At most `limit` devices after a sort key. The first step searches `likely` devices.
-    pub async fn page(&self, db: &Db, after: Option<Key>, limit: usize, likely: usize) -> Result<Shelf> {
-        let mut search = Search::begin(db, &self.filter).await?;
-        let (mut shelf, mut place, mut step) = (Shelf::default(), after, likely.clamp(1, limit.max(1)));
+    pub async fn read_page(
+        &self,
+        db: &Db,
+        after: Option<DeviceSortKey>,
+        limit: usize,
+        likely: usize,
+    ) -> Result<DevicePage> {
+        let mut search = DeviceSearch::for_filter(db, &self.filter).await?;
+        let (mut shelf, mut place, mut step) = (DevicePage::default(), after, likely.clamp(1, limit.max(1)));
         loop {
-            let found = search.find(place, step).await?;
-            self.put(db, &mut shelf, &found.devices).await?;
+            let found = search.load_devices(place, step).await?;
+            self.append_devices(db, &mut shelf, &found.devices).await?;
             if shelf.is_full {
                 return Ok(shelf);
             }
             shelf.next = found.next;
             let left = limit.saturating_sub(shelf.rows.len());
-            if found.next.is_none() || left == 0 || !search.may_go_on() {
+            if found.next.is_none() || left == 0 || !search.has_row_budget() {
                 return Ok(shelf);
             }
             place = found.next;
-            step = shelf.likely_in(PAGE_BYTES_MAX.saturating_sub(shelf.bytes)).min(left);
+            step = shelf.estimate_rows_in(PAGE_BYTES_MAX.saturating_sub(shelf.bytes)).min(left);
         }
     }
 
     /// Appends devices to the page until one does not fit.
-    async fn put(&self, db: &Db, shelf: &mut Shelf, devices: &[StoredDevice]) -> Result<()> {
-        for some in devices.chunks(TOGETHER) {
+    async fn append_devices(&self, db: &Db, shelf: &mut DevicePage, devices: &[StoredDevice]) -> Result<()> {
+        for some in devices.chunks(PARTS_ROWS_MAX) {
             let numbers: Vec<i64> = some.iter().map(|stored| stored.number).collect();
-            let mut parts = store::parts(db, &self.choice.include, &numbers).await?;
+            let mut parts = store::load_parts(db, &self.selection.include, &numbers).await?;
             for stored in some {
                 let parts = parts.remove(&stored.number).unwrap_or_default();
-                let fields = self.choice.fields.clone();
-                let row = Shown { device: stored.device.clone(), parts, history: None, fields };
-                if !shelf.take(row) {
+                let fields = self.selection.fields.clone();
+                let row = InventoryDevice { device: stored.device.clone(), parts, history: None, fields };
+                if !shelf.try_append(row) {
                     return Ok(());
                 }
-                shelf.next = Some(self.key(stored));
+                shelf.next = Some(self.sort_key(stored));
             }
         }
         Ok(())
     }
 
     /// The sort key of a device in this list.
-    fn key(&self, stored: &StoredDevice) -> Key {
+    fn sort_key(&self, stored: &StoredDevice) -> DeviceSortKey {
         match self.filter.updated_since {
-            Some(_) => Key::of_change(stored),
-            None => Key { changed: None, number: stored.number },
+            Some(_) => DeviceSortKey::for_change(stored),
+            None => DeviceSortKey { changed: None, number: stored.number },
         }
     }
 }
 
-impl Shelf {
-    fn take(&mut self, row: Shown) -> bool {
-        let size = about(&row);
-        self.is_full = !self.room.fits(size);
+impl DevicePage {
+    fn try_append(&mut self, row: InventoryDevice) -> bool {
+        let size = estimate_size_bytes(&row);
+        self.is_full = !self.room.fits_bytes(size);
         if self.is_full {
             return false;
         }
@@ -108,14 +118,14 @@ impl Shelf {
     }
 
     /// How many devices of average size fit into so many bytes, and one more.
-    fn likely_in(&self, bytes: usize) -> usize {
+    fn estimate_rows_in(&self, bytes: usize) -> usize {
         let average = self.bytes / self.rows.len().max(1);
         bytes / average.max(1) + 1
     }
 }
 
 /// Estimates the bytes of a device: texts are measured, the rest is a constant.
-fn about(row: &Shown) -> usize {
+fn estimate_size_bytes(row: &InventoryDevice) -> usize {
     const NAMES: usize = 1_200;
     let device = &row.device;
     let custom = match device.custom_fields.len() {
@@ -142,5 +152,5 @@ fn about(row: &Shown) -> usize {
     ];
     let texts: usize = texts.into_iter().flatten().map(String::len).sum();
     let tags: usize = device.tags.iter().map(String::len).sum();
-    NAMES + texts + custom + tags + row.parts.bytes()
+    NAMES + texts + custom + tags + row.parts.size_bytes()
 }

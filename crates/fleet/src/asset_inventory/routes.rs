@@ -6,8 +6,8 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, Label, Result};
 use kernel::http::{
-    Access, Api, Documented, Encoding, FromParams, LIST_MAX, Ok200, Page, PageRequest, Param, Params, Policy, Query,
-    Rows, Rules, Streamed, Streamer, Versioned,
+    Access, Api, FromParams, LIST_MAX, ListPage, Ok200, PageRequest, Params, QueryParam, QueryString, RatePolicy,
+    ResponseDocs, RowBatch, RowEncoding, Rules, Streamed, Streamer, Versioned,
 };
 use kernel::operations;
 use kernel::rules;
@@ -15,26 +15,26 @@ use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as Described, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::find::{Filter, Installed, Key};
-use super::page::Wanted;
-use super::shown::{Choice, Shown};
-use super::{Format, Summary, View, columns, store, summary};
-use crate::devices::{Change, DeviceId};
+use super::find::{DeviceSortKey, Filter, SoftwareFilter};
+use super::page::DeviceQuery;
+use super::shown::{FieldSelection, InventoryDevice};
+use super::{InventorySummary, InventoryView, ListFormat, columns, store, summary};
+use crate::devices::{DeviceChange, DeviceId};
 use feature_kit::IdOrNone;
 use feature_kit::{Q_CHARS_MAX, parse_q};
 use people::organizations::OrganizationId;
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
-    api.tenant(operations!(list))
-        .schema::<Page<super::shown::Shown>>()
-        .schema::<super::shown::Shown>()
-        .schema::<Page<Change>>()
-        .schema::<super::Summary>()
-        .schema::<super::Part>()
-        .schema::<super::Format>()
-        .schema::<super::View>()
-        .schema::<crate::devices::UpdatedDevice>()
+    api.add_tenant_routes(operations!(read_asset_inventory))
+        .add_schema::<ListPage<super::shown::InventoryDevice>>()
+        .add_schema::<super::shown::InventoryDevice>()
+        .add_schema::<ListPage<DeviceChange>>()
+        .add_schema::<super::InventorySummary>()
+        .add_schema::<super::DevicePart>()
+        .add_schema::<super::ListFormat>()
+        .add_schema::<super::InventoryView>()
+        .add_schema::<crate::devices::UpdatedDevice>()
 }
 
 const PATH: &str = "/api/rmm/reports/asset-inventory";
@@ -43,23 +43,23 @@ const PATH: &str = "/api/rmm/reports/asset-inventory";
 const FILE_ROWS: usize = 500;
 
 rules! {
-    Reading = Rules::new(Policy::Read, &[Scope::InventoryRead]).or_export();
+    Reading = Rules::new(RatePolicy::Read, &[Scope::InventoryRead]).or_export();
 }
 
 pub struct ListQuery {
     id: Option<DeviceId>,
-    view: Option<View>,
-    format: Format,
-    choice: Choice,
+    view: Option<InventoryView>,
+    format: ListFormat,
+    selection: FieldSelection,
     filter: Filter,
     page: PageRequest,
     /// The organization of a summary.
-    of: Option<IdOrNone<OrganizationId>>,
+    organization: Option<IdOrNone<OrganizationId>>,
 }
 
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
-        let is_list = params.has("view");
+        let is_list = params.has_param("view");
         let beside: &[&str] = if is_list { &["view", "limit", "cursor"] } else { &["fields", "include"] };
         let one = "One device, with its history. Only with `fields` and `include`, or with `view=history`.";
         let view = "`summary`: how many devices there are of each kind, of all or with `organization_id` of one organization. \
@@ -67,35 +67,45 @@ impl FromParams for ListQuery {
         let format =
             "`csv` and `ndjson` are the whole list as a file, without `limit` and `cursor`; counted as exports.";
         let id = params.take_optional_id_beside(one, beside)?;
-        let view: Option<View> = params.take_word(Param::new("view", view))?;
+        let view: Option<InventoryView> = params.take_word(QueryParam::new("view", view))?;
         refuse_beside_view(params, view, id.is_some())?;
-        let is_paged = params.has("limit") || params.has("cursor");
-        let format = params.take_word(Param::new("format", format))?.unwrap_or(Format::Json);
-        if format != Format::Json && is_paged {
+        let is_paged = params.has_param("limit") || params.has_param("cursor");
+        let format = params.take_word(QueryParam::new("format", format))?.unwrap_or(ListFormat::Json);
+        if format != ListFormat::Json && is_paged {
             return Err(Error::new(
                 Code::InvalidParameter,
                 "A file is the whole list: limit and cursor are for format=json.",
             ));
         }
-        let choice = choice(params)?;
-        let filter = filter(params)?;
+        let choice = take_selection(params)?;
+        let filter = take_filter(params)?;
         let of = filter.organization_id.as_ref().and_then(|any| any.first().copied());
-        if view == Some(View::Summary) && filter.organization_id.as_ref().is_some_and(|any| any.len() > 1) {
+        if view == Some(InventoryView::Summary) && filter.organization_id.as_ref().is_some_and(|any| any.len() > 1) {
             return Err(Error::new(Code::InvalidParameter, "A summary is of all devices or of one organization."));
         }
-        Ok(ListQuery { id, view, format, choice, filter, of, page: PageRequest::take(params)? })
+        Ok(ListQuery {
+            id,
+            view,
+            format,
+            selection: choice,
+            filter,
+            organization: of,
+            page: PageRequest::take_page(params)?,
+        })
     }
 }
 
 /// Refuses parameters that a view does not support, so that no filter is ignored.
-fn refuse_beside_view(params: &Params, view: Option<View>, has_id: bool) -> Result<()> {
+fn refuse_beside_view(params: &Params, view: Option<InventoryView>, has_id: bool) -> Result<()> {
     let refused = |detail: &str| Err(Error::new(Code::InvalidParameter, detail));
     match view {
-        Some(View::History) if !has_id => refused("The query parameter view=history needs id: of which device."),
-        Some(View::Summary) if has_id => {
+        Some(InventoryView::History) if !has_id => {
+            refused("The query parameter view=history needs id: of which device.")
+        }
+        Some(InventoryView::Summary) if has_id => {
             refused("The query parameter view=summary is of all devices, and takes no id.")
         }
-        Some(View::Summary) => {
+        Some(InventoryView::Summary) => {
             let others = [
                 "type",
                 "platform",
@@ -111,7 +121,7 @@ fn refuse_beside_view(params: &Params, view: Option<View>, has_id: bool) -> Resu
                 "limit",
                 "cursor",
             ];
-            match others.into_iter().find(|name| params.has(name)) {
+            match others.into_iter().find(|name| params.has_param(name)) {
                 Some(other) => refused(&format!("The query parameter {other} cannot be combined with view=summary.")),
                 None => Ok(()),
             }
@@ -120,22 +130,22 @@ fn refuse_beside_view(params: &Params, view: Option<View>, has_id: bool) -> Resu
     }
 }
 
-fn choice(params: &mut Params) -> Result<Choice> {
+fn take_selection(params: &mut Params) -> Result<FieldSelection> {
     let fields = "Only these fields and `id`, as a comma list; what `include` names comes as well.";
     let include = "Lists of each device that come only when they are named here, as a comma list.";
-    let fields = Param::new("fields", fields).items_max(LIST_MAX);
-    let fields = params.take_list(fields, "the name of a field of a device", columns::field)?;
-    let include = params.take_words(Param::new("include", include).items_max(LIST_MAX))?;
+    let fields = QueryParam::new("fields", fields).with_items_max(LIST_MAX);
+    let fields = params.take_list(fields, "the name of a field of a device", columns::find_field)?;
+    let include = params.take_words(QueryParam::new("include", include).with_items_max(LIST_MAX))?;
     let fields = fields.map(|mut fields| {
         fields.retain(|field| *field != "id");
         fields.insert(0, "id");
         Arc::new(fields)
     });
-    Ok(Choice { fields, include: include.unwrap_or_default() })
+    Ok(FieldSelection { fields, include: include.unwrap_or_default() })
 }
 
-fn filter(params: &mut Params) -> Result<Filter> {
-    let any = |name, about| Param::new(name, about).items_max(LIST_MAX);
+fn take_filter(params: &mut Params) -> Result<Filter> {
+    let any = |name, about| QueryParam::new(name, about).with_items_max(LIST_MAX);
     // The rules of a tag; the comma list is already split.
     let text = |text: &str| Label::parse(text).ok().map(Label::into_string);
     let organizations = any("organization_id", "Of any of these organizations, as a comma list; `none` is of none.");
@@ -154,9 +164,9 @@ fn filter(params: &mut Params) -> Result<Filter> {
         status: params.take_words(any("status", "Any of these, as a comma list."))?,
         health: params.take_words(any("health", "Any of these, as a comma list."))?,
         tag: params.take_list(tags, "a tag", text)?,
-        software: params.take_list(software, "name or name@version", Installed::parse)?,
-        words: params.take_parsed(Param::new("q", q).length(1, Q_CHARS_MAX), parse_q)?.unwrap_or_default(),
-        updated_since: params.take_time(Param::new("updated_since", updated))?,
+        software: params.take_list(software, "name or name@version", SoftwareFilter::parse)?,
+        words: params.take_parsed(QueryParam::new("q", q).with_length(1, Q_CHARS_MAX), parse_q)?.unwrap_or_default(),
+        updated_since: params.take_time(QueryParam::new("updated_since", updated))?,
     })
 }
 
@@ -167,34 +177,39 @@ const EXAMPLES: [&str; 2] = [
 ];
 
 /// The responses of GET.
-pub enum Answer {
-    One(Box<Shown>),
-    Devices(Page<Shown>),
-    History(Page<Change>),
-    Summary(Box<Summary>),
+pub enum InventoryAnswer {
+    One(Box<InventoryDevice>),
+    Devices(ListPage<InventoryDevice>),
+    History(ListPage<DeviceChange>),
+    Summary(Box<InventorySummary>),
     File(Streamed),
 }
 
-impl IntoResponse for Answer {
+impl IntoResponse for InventoryAnswer {
     fn into_response(self) -> Response {
         match self {
-            Answer::One(device) => Versioned(*device).into_response(),
-            Answer::Devices(page) => page.into_response(),
-            Answer::History(page) => page.into_response(),
-            Answer::Summary(summary) => Ok200(*summary).into_response(),
-            Answer::File(file) => file.into_response(),
+            InventoryAnswer::One(device) => Versioned(*device).into_response(),
+            InventoryAnswer::Devices(page) => page.into_response(),
+            InventoryAnswer::History(page) => page.into_response(),
+            InventoryAnswer::Summary(summary) => Ok200(*summary).into_response(),
+            InventoryAnswer::File(file) => file.into_response(),
         }
     }
 }
 
-impl IntoResponses for Answer {
-    fn responses() -> Documented {
+impl IntoResponses for InventoryAnswer {
+    fn responses() -> ResponseDocs {
         let mut all = Streamed::responses();
-        let names = [<Page<Shown>>::name(), Shown::name(), <Page<Change>>::name(), Summary::name()];
+        let names = [
+            <ListPage<InventoryDevice>>::name(),
+            InventoryDevice::name(),
+            <ListPage<DeviceChange>>::name(),
+            InventorySummary::name(),
+        ];
         // anyOf and not oneOf: an empty page matches every page schema.
         let schema: RefOr<Schema> =
             names.into_iter().fold(AnyOfBuilder::new(), |any_of, name| any_of.item(Ref::from_schema_name(name))).into();
-        let example = <Page<Shown>>::schema();
+        let example = <ListPage<InventoryDevice>>::schema();
         if let Some(RefOr::T(Described { description, content, .. })) = all.get_mut("200") {
             description.clear();
             description.push_str(
@@ -225,42 +240,52 @@ impl IntoResponses for Answer {
 /// and even none, when what is wanted is rare: go by `has_more`. With `updated_since` it is a list of changes, by which a copy
 /// can be kept.
 #[utoipa::path(
-    get, path = PATH, tag = "Search and reporting", operation_id = "read_asset_inventory", params(Query<ListQuery>)
+    get, path = PATH, tag = "Search and reporting", operation_id = "read_asset_inventory", params(QueryString<ListQuery>)
 )]
-pub async fn list(caller: Access<Reading>, streamer: Streamer, query: Query<ListQuery>) -> Result<Answer> {
+pub async fn read_asset_inventory(
+    caller: Access<Reading>,
+    streamer: Streamer,
+    query: QueryString<ListQuery>,
+) -> Result<InventoryAnswer> {
     let db = caller.db();
-    let ListQuery { id, view, format, choice, filter, page, of } = query.parse()?;
+    let ListQuery { id, view, format, selection, filter, page, organization } = query.parse()?;
     match (id, view) {
         (Some(id), Some(_)) => {
-            let after = page.after(&caller, PATH)?;
-            let (changes, next) = store::history(&db, id, after, page.limit).await?;
-            return page.page_before(&caller, PATH, changes, next).map(Answer::History);
+            let after = page.cursor_key(&caller, PATH)?;
+            let (changes, next) = store::list_history(&db, id, after, page.limit).await?;
+            return page.build_cut_page(&caller, PATH, changes, next).map(InventoryAnswer::History);
         }
-        (Some(id), None) => return store::get(&db, id, &choice).await.map(|device| Answer::One(Box::new(device))),
-        (None, Some(_)) => return summary::store::summary(&db, of).await.map(|found| Answer::Summary(Box::new(found))),
+        (Some(id), None) => {
+            return store::get_device(&db, id, &selection).await.map(|device| InventoryAnswer::One(Box::new(device)));
+        }
+        (None, Some(_)) => {
+            return summary::store::load_summary(&db, organization)
+                .await
+                .map(|found| InventoryAnswer::Summary(Box::new(found)));
+        }
         (None, None) => {}
     }
-    let wanted = Wanted { filter, choice };
+    let wanted = DeviceQuery { filter, selection };
     let encoding = match format {
-        Format::Json => {
-            let after: Option<Key> = page.after(&caller, PATH)?;
-            let found = wanted.page(&db, after, page.limit, wanted.likely(page.limit)).await?;
-            return page.page_before(&caller, PATH, found.rows, found.next).map(Answer::Devices);
+        ListFormat::Json => {
+            let after: Option<DeviceSortKey> = page.cursor_key(&caller, PATH)?;
+            let found = wanted.read_page(&db, after, page.limit, wanted.estimate_first_rows(page.limit)).await?;
+            return page.build_cut_page(&caller, PATH, found.rows, found.next).map(InventoryAnswer::Devices);
         }
-        Format::Csv => columns::csv(&wanted.choice),
-        Format::Ndjson => Encoding::Ndjson,
+        ListFormat::Csv => columns::csv_encoding(&wanted.selection),
+        ListFormat::Ndjson => RowEncoding::Ndjson,
     };
     let wanted = Arc::new(wanted);
-    let read = move |place: Option<(Key, usize)>| {
+    let read = move |place: Option<(DeviceSortKey, usize)>| {
         let (db, wanted) = (db.clone(), wanted.clone());
         async move {
             let (after, likely) = place.unzip();
-            let likely = likely.unwrap_or_else(|| wanted.likely(FILE_ROWS));
-            let found = wanted.page(&db, after, FILE_ROWS, likely).await?;
-            let likely = wanted.likely_behind(&found, FILE_ROWS);
-            Ok(Rows { rows: found.rows, next: found.next.map(|key| (key, likely)) })
+            let likely = likely.unwrap_or_else(|| wanted.estimate_first_rows(FILE_ROWS));
+            let found = wanted.read_page(&db, after, FILE_ROWS, likely).await?;
+            let likely = wanted.estimate_next_rows(&found, FILE_ROWS);
+            Ok(RowBatch { rows: found.rows, next: found.next.map(|key| (key, likely)) })
         }
     };
-    let file = streamer.stream(caller, encoding, read).await?;
-    Ok(Answer::File(file.named("devices")))
+    let file = streamer.stream_rows(caller, encoding, read).await?;
+    Ok(InventoryAnswer::File(file.with_file_name("devices")))
 }

@@ -12,49 +12,49 @@ use utoipa::openapi::schema::{ArrayBuilder, Schema};
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::Part;
-use crate::devices::{Change, Device, Disk, Nic, Software, Volume};
+use super::DevicePart;
+use crate::devices::{Device, DeviceChange, Disk, Nic, Software, Volume};
 
 /// The fields and parts of each device in a response.
 #[derive(Clone, Debug, Default)]
-pub struct Choice {
+pub struct FieldSelection {
     /// `None` selects all fields.
     pub fields: Option<Arc<Vec<&'static str>>>,
-    pub include: Vec<Part>,
+    pub include: Vec<DevicePart>,
 }
 
 /// A device in a response.
 #[derive(Debug)]
-pub struct Shown {
+pub struct InventoryDevice {
     pub device: Device,
-    pub parts: ShownParts,
+    pub parts: RawDeviceParts,
     /// Only in the response for one device.
-    pub history: Option<Vec<Change>>,
+    pub history: Option<Vec<DeviceChange>>,
     pub fields: Option<Arc<Vec<&'static str>>>,
 }
 
 /// Parts as stored JSON, by name.
 #[derive(Debug, Default)]
-pub struct ShownParts(pub Vec<(&'static str, Box<RawValue>)>);
+pub struct RawDeviceParts(pub Vec<(&'static str, Box<RawValue>)>);
 
-impl ShownParts {
-    pub fn bytes(&self) -> usize {
+impl RawDeviceParts {
+    pub fn size_bytes(&self) -> usize {
         self.0.iter().map(|(_, list)| list.get().len()).sum()
     }
 
-    pub fn get(&self, part: &str) -> Option<&str> {
+    pub fn find_part(&self, part: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| *name == part).map(|(_, list)| list.get())
     }
 }
 
 /// Stored JSON that is copied into the response unchanged.
-pub fn raw(text: String) -> Result<Box<RawValue>> {
+pub fn raw_json(text: String) -> Result<Box<RawValue>> {
     RawValue::from_string(text).map_err(Error::internal)
 }
 
-impl Serialize for Shown {
+impl Serialize for InventoryDevice {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let all = All { device: &self.device, parts: &self.parts, history: self.history.as_ref() };
+        let all = CompleteDevice { device: &self.device, parts: &self.parts, history: self.history.as_ref() };
         let Some(fields) = &self.fields else { return all.serialize(serializer) };
         let device = serde_json::to_value(&self.device).map_err(serde::ser::Error::custom)?;
         let mut map = serializer.serialize_map(None)?;
@@ -70,28 +70,28 @@ impl Serialize for Shown {
 
 /// All fields as one object.
 #[derive(Serialize)]
-struct All<'a> {
+struct CompleteDevice<'a> {
     #[serde(flatten)]
     device: &'a Device,
     #[serde(flatten)]
-    parts: &'a ShownParts,
+    parts: &'a RawDeviceParts,
     #[serde(skip_serializing_if = "Option::is_none")]
-    history: Option<&'a Vec<Change>>,
+    history: Option<&'a Vec<DeviceChange>>,
 }
 
-impl Serialize for ShownParts {
+impl Serialize for RawDeviceParts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, list)| (name, list)))
     }
 }
 
-impl Record for Shown {
+impl Record for InventoryDevice {
     fn version(&self) -> i64 {
         self.device.version
     }
 }
 
-impl PartialSchema for Shown {
+impl PartialSchema for InventoryDevice {
     fn schema() -> RefOr<Schema> {
         let RefOr::T(Schema::Object(mut object)) = Device::schema() else { return Device::schema() };
         let list = |name: std::borrow::Cow<'static, str>, about: &str| {
@@ -105,14 +105,14 @@ impl PartialSchema for Shown {
         object.properties.insert("software".into(), list(Software::name(), asked));
         let history =
             "With `id` alone: what changed, oldest first; the last 1000 and about 4 MB of it. All is `view=history`.";
-        object.properties.insert("history".into(), list(Change::name(), history));
+        object.properties.insert("history".into(), list(DeviceChange::name(), history));
         // With `fields`, only `id` is always present.
         object.required = vec!["id".to_owned()];
         RefOr::T(Schema::Object(object))
     }
 }
 
-impl ToSchema for Shown {
+impl ToSchema for InventoryDevice {
     fn name() -> std::borrow::Cow<'static, str> {
         "InventoryDevice".into()
     }
@@ -124,10 +124,10 @@ impl ToSchema for Shown {
             (Volume::name(), Volume::schema()),
             (Nic::name(), Nic::schema()),
             (Software::name(), Software::schema()),
-            (Change::name(), Change::schema()),
+            (DeviceChange::name(), DeviceChange::schema()),
         ] {
             schemas.push((name.into_owned(), schema));
         }
-        Change::schemas(schemas);
+        DeviceChange::schemas(schemas);
     }
 }

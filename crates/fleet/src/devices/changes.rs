@@ -19,92 +19,92 @@ const LISTED_BYTES_MAX: usize = 16 << 10;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, serde::Deserialize, ToSchema)]
 #[schema(as = DeviceChanges)]
 #[serde(transparent)]
-pub struct Changes(pub BTreeMap<String, FieldChange>);
+pub struct DeviceChanges(pub BTreeMap<String, FieldChange>);
 
 /// The differences between two states.
 #[derive(Debug, Default)]
-pub struct Differences {
+pub struct DeviceDifferences {
     /// Changes that people care about: they are published and saved in the history.
-    pub told: Changes,
+    pub published: DeviceChanges,
     /// Whether anything changed that moves `version` and `updated_at`.
-    pub any: bool,
+    pub has_changes: bool,
 }
 
 /// Fields that the server maintains itself. They are not changes of the device.
-const OBSERVED: [&str; 5] = ["version", "created_at", "updated_at", "last_seen_at", "inventory_at"];
+const OBSERVED_FIELDS: [&str; 5] = ["version", "created_at", "updated_at", "last_seen_at", "inventory_at"];
 /// Fields that change nearly every day: events about them would be noise.
-const QUIET: [&str; 3] = ["last_boot_at", "last_logged_user", "agent"];
+const UNPUBLISHED_FIELDS: [&str; 3] = ["last_boot_at", "last_logged_user", "agent"];
 
-pub fn differences(old: &FullDevice, new: &FullDevice) -> Result<Differences> {
-    let mut found = of_fields(&old.device, &new.device)?;
+pub fn compare_devices(old: &FullDevice, new: &FullDevice) -> Result<DeviceDifferences> {
+    let mut found = compare_fields(&old.device, &new.device)?;
     let (before, after) = (&old.parts, &new.parts);
-    found.of_list("disks", &before.disks, &after.disks)?;
+    found.compare_list("disks", &before.disks, &after.disks)?;
     // Free space differs in every report.
     let sizes = |volumes: &[Volume]| -> Vec<Volume> {
-        let lasting = volumes.iter().filter(|volume| !of_container(volume));
+        let lasting = volumes.iter().filter(|volume| !is_container_volume(volume));
         lasting.map(|volume| Volume { free_bytes: None, ..volume.clone() }).collect()
     };
-    found.of_list("volumes", &sizes(&before.volumes), &sizes(&after.volumes))?;
-    let lasting = |nics: &[Nic]| -> Vec<Nic> { nics.iter().filter(|nic| !comes_and_goes(nic)).cloned().collect() };
-    found.of_list("nics", &lasting(&before.nics), &lasting(&after.nics))?;
-    found.any |= before.volumes != after.volumes || before.nics != after.nics;
-    found.of_list("software", &before.software, &after.software)?;
+    found.compare_list("volumes", &sizes(&before.volumes), &sizes(&after.volumes))?;
+    let lasting = |nics: &[Nic]| -> Vec<Nic> { nics.iter().filter(|nic| !is_transient_nic(nic)).cloned().collect() };
+    found.compare_list("nics", &lasting(&before.nics), &lasting(&after.nics))?;
+    found.has_changes |= before.volumes != after.volumes || before.nics != after.nics;
+    found.compare_list("software", &before.software, &after.software)?;
     Ok(found)
 }
 
 /// Whether an interface belongs to a container or guest, which gets a new one at every start.
-fn comes_and_goes(nic: &Nic) -> bool {
+fn is_transient_nic(nic: &Nic) -> bool {
     const STARTS: [&str; 8] = ["veth", "cali", "lxc", "vnet", "tap", "vif", "azv", "fwpr"];
     nic.name.as_deref().is_some_and(|name| STARTS.iter().any(|start| name.starts_with(start)))
 }
 
 /// Whether a volume belongs to a container and disappears with it.
-fn of_container(volume: &Volume) -> bool {
+fn is_container_volume(volume: &Volume) -> bool {
     const KINDS: [&str; 3] = ["overlay", "aufs", "fuse.fuse-overlayfs"];
     const PLACES: [&str; 4] = ["/var/lib/docker/", "/var/lib/containers/", "/var/lib/kubelet/", "/run/containerd/"];
     volume.filesystem.as_deref().is_some_and(|kind| KINDS.contains(&kind))
         || volume.mount.as_deref().is_some_and(|mount| PLACES.iter().any(|place| mount.starts_with(place)))
 }
 
-fn of_fields(old: &Device, new: &Device) -> Result<Differences> {
+fn compare_fields(old: &Device, new: &Device) -> Result<DeviceDifferences> {
     let object = |device: &Device| match serde_json::to_value(device).map_err(Error::internal)? {
         Value::Object(object) => Ok(object),
         _ => Err(Error::internal("a device is an object")),
     };
     let (old, mut new) = (object(old)?, object(new)?);
-    let mut found = Differences::default();
+    let mut found = DeviceDifferences::default();
     for (field, from) in old {
         let to = new.remove(&field).unwrap_or_default();
-        if from == to || OBSERVED.contains(&field.as_str()) {
+        if from == to || OBSERVED_FIELDS.contains(&field.as_str()) {
             continue;
         }
-        found.any = true;
-        if !QUIET.contains(&field.as_str()) {
-            found.told.0.insert(field, FieldChange { from, to });
+        found.has_changes = true;
+        if !UNPUBLISHED_FIELDS.contains(&field.as_str()) {
+            found.published.0.insert(field, FieldChange { from, to });
         }
     }
     Ok(found)
 }
 
-impl Differences {
-    fn of_list<T: Serialize + Eq + Hash>(&mut self, field: &str, old: &[T], new: &[T]) -> Result<()> {
+impl DeviceDifferences {
+    fn compare_list<T: Serialize + Eq + Hash>(&mut self, field: &str, old: &[T], new: &[T]) -> Result<()> {
         if old == new {
             return Ok(());
         }
-        self.any = true;
+        self.has_changes = true;
         let (before, after): (HashSet<&T>, HashSet<&T>) = (old.iter().collect(), new.iter().collect());
-        let from = listed(old.iter().filter(|one| !after.contains(one)))?;
-        let to = listed(new.iter().filter(|one| !before.contains(one)))?;
+        let from = first_elements(old.iter().filter(|one| !after.contains(one)))?;
+        let to = first_elements(new.iter().filter(|one| !before.contains(one)))?;
         // The same elements in another order are no change.
         if !from.is_empty() || !to.is_empty() {
-            self.told.0.insert(field.to_owned(), FieldChange { from: from.into(), to: to.into() });
+            self.published.0.insert(field.to_owned(), FieldChange { from: from.into(), to: to.into() });
         }
         Ok(())
     }
 }
 
 /// The first elements within the bounds, at least one.
-fn listed<'a, T: Serialize + 'a>(elements: impl Iterator<Item = &'a T>) -> Result<Vec<Value>> {
+fn first_elements<'a, T: Serialize + 'a>(elements: impl Iterator<Item = &'a T>) -> Result<Vec<Value>> {
     let (mut found, mut bytes) = (Vec::new(), 0);
     for element in elements.take(LISTED_MAX) {
         bytes += serde_json::to_string(element).map_err(Error::internal)?.len();

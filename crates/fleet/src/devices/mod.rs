@@ -28,23 +28,27 @@ use kernel::auth::Scope;
 use kernel::base::{ActorRef, Id, Identified, RecordId, Timestamp};
 use kernel::events::EventKind;
 use kernel::http::Record;
-use kernel::store::refer::{Referable, Referrer};
+use kernel::store::references::{Referable, Referrer};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use people::organizations::OrganizationId;
 
-pub use changes::{Changes, FieldChange, differences};
-pub use index::store::size_of;
-pub use parts::{Cpu, Disk, Nic, Os, Parts, Platform, Software, Type, Volume};
-pub use rules::{Settings, next_check, settle};
-pub use software::{SOFTWARE, VERSIONS, software_name, software_of};
-pub use store::{By, Kept, Noted, bring_back, create, delete, edit, find, find_by_number, lock, save};
-pub use stored::{CHANGE_COLUMNS, DEVICE_LIST, DeviceColumns, StoredDevice};
+pub use changes::{DeviceChanges, FieldChange, compare_devices};
+pub use index::store::size_class;
+pub use parts::{Cpu, DeviceParts, Disk, Nic, Os, Platform, Software, Type, Volume};
+pub use rules::{DeviceSettings, next_check_at, update_derived_fields};
+pub use software::{SOFTWARE_DIMENSION, VERSION_SEPARATOR, installed_versions, software_name};
+pub use store::{
+    ChangeOrigin, LoadedDevice, ReportRowUpdate, clamp_future_timestamps, create_device, delete_device, edit_device,
+    find_device, find_device_by_number, lock_device, save_device,
+};
+pub use stored::{CHANGE_COLUMNS, DEVICE_LIST, DeviceRecordColumns, StoredDevice};
 pub use terms::{
-    ALL, Counted, DIMENSIONS, HEALTH, NONE, ORGANIZATION, PLATFORM, STATUS, TAG, TYPE, WORD, compact_mac, counts_of,
-    organization_of, spoken, term, terms_of,
+    ALL_ORGANIZATIONS, DIMENSIONS, DeviceCounter, HEALTH_TERM, NO_ORGANIZATION, ORGANIZATION_TERM, PLATFORM_TERM,
+    STATUS_TERM, TAG_TERM, TYPE_TERM, WORD_TERM, compact_mac, counters_of, format_term, organization_of,
+    searchable_words, terms_of,
 };
 
 pub const FEATURE: Feature = Feature {
@@ -96,13 +100,13 @@ pub const DEVICES: Referable =
 kernel::words! {
     /// `offline` when a device is overdue, `stale` when it has not been heard of for weeks, or never.
     #[schema(as = DeviceStatus)]
-    pub enum Status { Online "online", Offline "offline", Stale "stale" }
+    pub enum DeviceStatus { Online "online", Offline "offline", Stale "stale" }
 }
 
 kernel::words! {
     /// `unknown` until a device has sent an inventory.
     #[schema(as = DeviceHealth)]
-    pub enum Health {
+    pub enum DeviceHealth {
         Unknown "unknown", Healthy "healthy", NeedsAttention "needs_attention", Unhealthy "unhealthy",
     }
 }
@@ -142,8 +146,8 @@ pub struct Device {
     pub r#type: Type,
     pub platform: Platform,
     pub os: Os,
-    pub status: Status,
-    pub health: Health,
+    pub status: DeviceStatus,
+    pub health: DeviceHealth,
     #[schema(value_type = Option<String>, required)]
     pub organization_id: Option<OrganizationId>,
     #[schema(required)]
@@ -170,9 +174,9 @@ pub struct Device {
     pub last_boot_at: Option<Timestamp>,
     #[schema(required)]
     pub needs_reboot: Option<bool>,
-    pub patch: Patch,
+    pub patch: DevicePatch,
     pub warranty: Warranty,
-    pub agent: Agent,
+    pub agent: DeviceAgent,
     pub tags: Vec<String>,
     pub custom_fields: Map<String, Value>,
     /// Another device that this one may be; see the guide to inventory.
@@ -205,7 +209,7 @@ impl Record for Device {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = DevicePatch)]
-pub struct Patch {
+pub struct DevicePatch {
     #[schema(required)]
     pub pending: Option<i64>,
     #[schema(required)]
@@ -227,7 +231,7 @@ pub struct Warranty {
 /// What reported last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = DeviceAgent)]
-pub struct Agent {
+pub struct DeviceAgent {
     #[schema(required)]
     pub name: Option<String>,
     #[schema(required)]
@@ -243,11 +247,11 @@ pub struct Agent {
     "at": "2026-11-15T08:01:00.000Z", "actor": {"type": "system", "id": "ing_01jd8z6v2mfkpb7h3q9xw5t4re", "name": "Ingest key ing_01jd8z6v2mfkpb7h3q9xw5t4re"},
     "changes": {"memory_bytes": {"from": 34_359_738_368_i64, "to": 68_719_476_736_i64}}
 }))]
-pub struct Change {
+pub struct DeviceChange {
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub actor: ActorRef,
-    pub changes: Changes,
+    pub changes: DeviceChanges,
 }
 
 /// A device with what has just changed of it.
@@ -273,12 +277,12 @@ pub struct Change {
 pub struct UpdatedDevice {
     #[serde(flatten)]
     pub device: Device,
-    pub changes: Changes,
+    pub changes: DeviceChanges,
 }
 
 /// A device with its parts: the unit that is loaded, changed and saved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FullDevice {
     pub device: Device,
-    pub parts: Parts,
+    pub parts: DeviceParts,
 }

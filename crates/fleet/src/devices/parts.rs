@@ -4,7 +4,7 @@ pub use agent_reports::{Cpu, DeviceType as Type, Disk, Nic, Os, Platform, Softwa
 
 /// All lists of one device.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parts {
+pub struct DeviceParts {
     pub disks: Vec<Disk>,
     pub volumes: Vec<Volume>,
     pub nics: Vec<Nic>,

@@ -2,21 +2,21 @@
 
 use kernel::base::{DAY_MS, HOUR_MS, Timestamp};
 
-use super::{FullDevice, Health, Status, Volume, Warranty, WarrantyStatus};
+use super::{DeviceHealth, DeviceStatus, FullDevice, Volume, Warranty, WarrantyStatus};
 
 /// How long a device may be silent, as configured by the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct DeviceSettings {
     /// Hours from one report to the next; answers to agents carry this interval.
     pub report_hours: i64,
     pub offline_after_ms: i64,
     pub stale_after_ms: i64,
 }
 
-impl Default for Settings {
+impl Default for DeviceSettings {
     /// An agent reports every day; a day and a half leaves room for a machine that was off overnight.
     fn default() -> Self {
-        Settings { report_hours: 24, offline_after_ms: 36 * HOUR_MS, stale_after_ms: 30 * DAY_MS }
+        DeviceSettings { report_hours: 24, offline_after_ms: 36 * HOUR_MS, stale_after_ms: 30 * DAY_MS }
     }
 }
 
@@ -25,7 +25,7 @@ const NEARLY_FULL_PERCENT: i64 = 10;
 const FULL_PERCENT: i64 = 5;
 
 /// Filesystems that are always full or are not disks.
-const NOT_JUDGED: [&str; 24] = [
+const IGNORED_FILESYSTEMS: [&str; 24] = [
     "squashfs",
     "iso9660",
     "udf",
@@ -54,20 +54,20 @@ const NOT_JUDGED: [&str; 24] = [
 ];
 
 /// The status follows from `last_seen_at`. A device that was never seen is stale.
-pub fn status_at(last_seen_at: Option<Timestamp>, now: Timestamp, settings: &Settings) -> Status {
-    let Some(seen) = last_seen_at else { return Status::Stale };
-    if now >= seen.plus(settings.stale_after_ms) {
-        Status::Stale
-    } else if now >= seen.plus(settings.offline_after_ms) {
-        Status::Offline
+pub fn status_at(last_seen_at: Option<Timestamp>, now: Timestamp, settings: &DeviceSettings) -> DeviceStatus {
+    let Some(seen) = last_seen_at else { return DeviceStatus::Stale };
+    if now >= seen.plus_ms(settings.stale_after_ms) {
+        DeviceStatus::Stale
+    } else if now >= seen.plus_ms(settings.offline_after_ms) {
+        DeviceStatus::Offline
     } else {
-        Status::Online
+        DeviceStatus::Online
     }
 }
 
 /// A warranty includes its last day, in UTC.
 pub fn warranty_at(end_date: Option<&str>, now: Timestamp) -> WarrantyStatus {
-    match end_date.and_then(end_of) {
+    match end_date.and_then(end_of_day) {
         None => WarrantyStatus::Unknown,
         Some(end) if now >= end => WarrantyStatus::Expired,
         Some(_) => WarrantyStatus::Active,
@@ -75,15 +75,15 @@ pub fn warranty_at(end_date: Option<&str>, now: Timestamp) -> WarrantyStatus {
 }
 
 /// The first instant after the day.
-fn end_of(date: &str) -> Option<Timestamp> {
-    Timestamp::parse(&format!("{date}T00:00:00Z")).map(|start| start.plus(DAY_MS))
+fn end_of_day(date: &str) -> Option<Timestamp> {
+    Timestamp::parse(&format!("{date}T00:00:00Z")).map(|start| start.plus_ms(DAY_MS))
 }
 
 /// The worst finding decides. A device that has never sent an inventory is unknown, not healthy.
-pub fn health_of(full: &FullDevice) -> Health {
+pub fn health_of(full: &FullDevice) -> DeviceHealth {
     let device = &full.device;
     if device.inventory_at.is_none() {
-        return Health::Unknown;
+        return DeviceHealth::Unknown;
     }
     let worst_free = full.parts.volumes.iter().filter_map(free_percent).min();
     let broken = worst_free.is_some_and(|percent| percent < FULL_PERCENT)
@@ -91,41 +91,43 @@ pub fn health_of(full: &FullDevice) -> Health {
     let wanting = worst_free.is_some_and(|percent| percent < NEARLY_FULL_PERCENT)
         || device.needs_reboot == Some(true)
         || device.warranty.status == WarrantyStatus::Expired
-        || device.status == Status::Stale;
+        || device.status == DeviceStatus::Stale;
     match (broken, wanting) {
-        (true, _) => Health::Unhealthy,
-        (false, true) => Health::NeedsAttention,
-        (false, false) => Health::Healthy,
+        (true, _) => DeviceHealth::Unhealthy,
+        (false, true) => DeviceHealth::NeedsAttention,
+        (false, false) => DeviceHealth::Healthy,
     }
 }
 
 /// In whole percent; `None` for filesystems that are not judged.
 fn free_percent(volume: &Volume) -> Option<i64> {
     let (total, free) = volume.total_bytes.zip(volume.free_bytes)?;
-    let judged = volume.filesystem.as_deref().is_none_or(|kind| !NOT_JUDGED.contains(&kind.to_lowercase().as_str()));
+    let judged =
+        volume.filesystem.as_deref().is_none_or(|kind| !IGNORED_FILESYSTEMS.contains(&kind.to_lowercase().as_str()));
     (judged && total > 0 && free >= 0).then(|| free.saturating_mul(100) / total)
 }
 
 /// Recomputes the warranty status and the health.
-pub fn settle(full: &mut FullDevice, now: Timestamp) {
+pub fn update_derived_fields(full: &mut FullDevice, now: Timestamp) {
     full.device.warranty.status = warranty_at(full.device.warranty.end_date.as_deref(), now);
     full.device.health = health_of(full);
 }
 
 /// The next time at which time alone may change the status or the warranty.
-pub fn next_check(
+pub fn next_check_at(
     last_seen_at: Option<Timestamp>,
-    status: Status,
+    status: DeviceStatus,
     warranty: &Warranty,
-    settings: &Settings,
+    settings: &DeviceSettings,
 ) -> Option<Timestamp> {
     let silent = last_seen_at.and_then(|seen| match status {
-        Status::Online => Some(seen.plus(settings.offline_after_ms)),
-        Status::Offline => Some(seen.plus(settings.stale_after_ms)),
-        Status::Stale => None,
+        DeviceStatus::Online => Some(seen.plus_ms(settings.offline_after_ms)),
+        DeviceStatus::Offline => Some(seen.plus_ms(settings.stale_after_ms)),
+        DeviceStatus::Stale => None,
     });
-    let over =
-        (warranty.status == WarrantyStatus::Active).then(|| warranty.end_date.as_deref().and_then(end_of)).flatten();
+    let over = (warranty.status == WarrantyStatus::Active)
+        .then(|| warranty.end_date.as_deref().and_then(end_of_day))
+        .flatten();
     [silent, over].into_iter().flatten().min()
 }
 
@@ -144,11 +146,11 @@ mod tests {
 
     #[test]
     fn a_moment_of_silence_is_the_first_of_the_next_status() {
-        let (settings, seen) = (Settings::default(), Timestamp::from_millis(1_000));
-        let after = |ms: i64| status_at(Some(seen), seen.plus(ms), &settings);
-        assert_eq!(after(settings.offline_after_ms - 1), Status::Online);
-        assert_eq!(after(settings.offline_after_ms), Status::Offline);
-        assert_eq!(after(settings.stale_after_ms), Status::Stale);
-        assert_eq!(status_at(None, seen, &settings), Status::Stale);
+        let (settings, seen) = (DeviceSettings::default(), Timestamp::from_millis(1_000));
+        let after = |ms: i64| status_at(Some(seen), seen.plus_ms(ms), &settings);
+        assert_eq!(after(settings.offline_after_ms - 1), DeviceStatus::Online);
+        assert_eq!(after(settings.offline_after_ms), DeviceStatus::Offline);
+        assert_eq!(after(settings.stale_after_ms), DeviceStatus::Stale);
+        assert_eq!(status_at(None, seen, &settings), DeviceStatus::Stale);
     }
 }

@@ -3,12 +3,15 @@
 use kernel::base::{Error, Result, Word};
 use kernel::store::{FromRow, Row, Value};
 
-use super::parts::Parts;
-use super::{Agent, Change, Cpu, Device, Health, Os, Patch, Platform, Status, Type, Warranty, WarrantyStatus};
+use super::parts::DeviceParts;
+use super::{
+    Cpu, Device, DeviceAgent, DeviceChange, DeviceHealth, DevicePatch, DeviceStatus, Os, Platform, Type, Warranty,
+    WarrantyStatus,
+};
 
 kernel::columns! {
     /// All columns of a device; `last_seen_at` and `inventory_at` are in `device_reports`.
-    pub struct DeviceColumns in "devices" by id, number {
+    pub struct DeviceRecordColumns in "devices" by id, number {
         id, number, hostname, display_name, r#type = "type", platform, os_name, os_version, os_build, os_kernel,
         os_arch, status, health, organization_id, manufacturer, model, serial_number, asset_tag, uuid, cpu_model,
         cpu_sockets, cpu_cores, memory_bytes, primary_ip, primary_mac, last_logged_user, last_boot_at, needs_reboot,
@@ -19,14 +22,14 @@ kernel::columns! {
 }
 
 kernel::columns! {
-    pub struct ChangeColumns in "device_changes" {
+    pub struct DeviceChangeColumns in "device_changes" {
         number, version, at, actor_type, actor_id, actor_name, size_bytes, changes,
     }
 }
 
 /// The columns of a device, then those of its report row. Only `tenant_id` is in both tables.
-pub const DEVICE_LIST: &str = kernel::sql![DeviceColumns::LIST, ", last_seen_at, inventory_at"];
-pub const CHANGE_COLUMNS: &str = ChangeColumns::SELECT;
+pub const DEVICE_LIST: &str = kernel::sql![DeviceRecordColumns::LIST, ", last_seen_at, inventory_at"];
+pub const CHANGE_COLUMNS: &str = DeviceChangeColumns::SELECT;
 
 /// A device with the columns that are not public.
 #[derive(Clone, Debug)]
@@ -39,14 +42,14 @@ pub struct StoredDevice {
 
 impl FromRow for StoredDevice {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        const AT: DeviceColumns<usize> = DeviceColumns::AT;
+        const AT: DeviceRecordColumns<usize> = DeviceRecordColumns::AT;
         let text = |index: usize| row.get::<String>(index);
         let device = Device {
             id: row.get(AT.id)?,
             hostname: row.get(AT.hostname)?,
             display_name: row.get(AT.display_name)?,
-            r#type: Type::stored(&text(AT.r#type)?)?,
-            platform: Platform::stored(&text(AT.platform)?)?,
+            r#type: Type::from_stored(&text(AT.r#type)?)?,
+            platform: Platform::from_stored(&text(AT.platform)?)?,
             os: Os {
                 name: row.get(AT.os_name)?,
                 version: row.get(AT.os_version)?,
@@ -54,8 +57,8 @@ impl FromRow for StoredDevice {
                 kernel: row.get(AT.os_kernel)?,
                 arch: row.get(AT.os_arch)?,
             },
-            status: Status::stored(&text(AT.status)?)?,
-            health: Health::stored(&text(AT.health)?)?,
+            status: DeviceStatus::from_stored(&text(AT.status)?)?,
+            health: DeviceHealth::from_stored(&text(AT.health)?)?,
             organization_id: row.get(AT.organization_id)?,
             manufacturer: row.get(AT.manufacturer)?,
             model: row.get(AT.model)?,
@@ -73,7 +76,7 @@ impl FromRow for StoredDevice {
             last_logged_user: row.get(AT.last_logged_user)?,
             last_boot_at: row.get(AT.last_boot_at)?,
             needs_reboot: row.get(AT.needs_reboot)?,
-            patch: Patch {
+            patch: DevicePatch {
                 pending: row.get(AT.patch_pending)?,
                 failed: row.get(AT.patch_failed)?,
                 last_installed_at: row.get(AT.patch_last_installed_at)?,
@@ -81,9 +84,9 @@ impl FromRow for StoredDevice {
             warranty: Warranty {
                 start_date: row.get(AT.warranty_start_date)?,
                 end_date: row.get(AT.warranty_end_date)?,
-                status: WarrantyStatus::stored(&text(AT.warranty_status)?)?,
+                status: WarrantyStatus::from_stored(&text(AT.warranty_status)?)?,
             },
-            agent: Agent {
+            agent: DeviceAgent {
                 name: row.get(AT.agent_name)?,
                 version: row.get(AT.agent_version)?,
                 device_id: row.get(AT.agent_device_id)?,
@@ -105,9 +108,9 @@ impl FromRow for StoredDevice {
 
 impl StoredDevice {
     /// All columns, for INSERT and UPDATE.
-    pub fn values(&self) -> Result<Vec<Value>> {
+    pub fn to_values(&self) -> Result<Vec<Value>> {
         let device = &self.device;
-        let row = DeviceColumns {
+        let row = DeviceRecordColumns {
             id: device.id.into(),
             number: self.number.into(),
             hostname: device.hostname.as_deref().into(),
@@ -145,8 +148,8 @@ impl StoredDevice {
             agent_name: device.agent.name.as_deref().into(),
             agent_version: device.agent.version.as_deref().into(),
             agent_device_id: device.agent.device_id.as_deref().into(),
-            tags: json(&device.tags)?.into(),
-            custom_fields: json(&device.custom_fields)?.into(),
+            tags: to_json(&device.tags)?.into(),
+            custom_fields: to_json(&device.custom_fields)?.into(),
             possible_duplicate_of: device.possible_duplicate_of.into(),
             first_seen_at: device.first_seen_at.into(),
             deleted_at: device.deleted_at.into(),
@@ -160,10 +163,10 @@ impl StoredDevice {
 }
 
 /// The columns are disks, volumes, nics and software, in this order.
-impl FromRow for Parts {
+impl FromRow for DeviceParts {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let text = |index: usize| row.get::<String>(index);
-        Ok(Parts {
+        Ok(DeviceParts {
             disks: from_json(&text(0)?)?,
             volumes: from_json(&text(1)?)?,
             nics: from_json(&text(2)?)?,
@@ -172,12 +175,12 @@ impl FromRow for Parts {
     }
 }
 
-impl FromRow for Change {
+impl FromRow for DeviceChange {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        const AT: ChangeColumns<usize> = ChangeColumns::AT;
-        Ok(Change {
+        const AT: DeviceChangeColumns<usize> = DeviceChangeColumns::AT;
+        Ok(DeviceChange {
             at: row.get(AT.at)?,
-            actor: row.actor([AT.actor_type, AT.actor_id, AT.actor_name])?,
+            actor: row.get_actor([AT.actor_type, AT.actor_id, AT.actor_name])?,
             changes: from_json(&row.get::<String>(AT.changes)?)?,
         })
     }
@@ -187,6 +190,6 @@ pub fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(Error::internal)
 }
 
-pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
+pub fn to_json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(Error::internal)
 }

@@ -8,27 +8,27 @@ use super::Device;
 use feature_kit::split_words;
 
 /// Stands for devices without an organization.
-pub const NONE: &str = "none";
+pub const NO_ORGANIZATION: &str = "none";
 /// Stands for all organizations together.
-pub const ALL: &str = "*";
+pub const ALL_ORGANIZATIONS: &str = "*";
 
 /// The organization under which a device is indexed and counted.
 pub fn organization_of(device: &Device) -> String {
-    device.organization_id.map_or_else(|| NONE.to_owned(), |id| id.to_string())
+    device.organization_id.map_or_else(|| NO_ORGANIZATION.to_owned(), |id| id.to_string())
 }
 
 /// A term is a letter for the field, and the value.
-pub fn term(letter: char, value: &str) -> String {
+pub fn format_term(letter: char, value: &str) -> String {
     format!("{letter}:{value}")
 }
 
-pub const TYPE: char = 't';
-pub const PLATFORM: char = 'p';
-pub const STATUS: char = 's';
-pub const HEALTH: char = 'h';
-pub const ORGANIZATION: char = 'o';
-pub const TAG: char = 'g';
-pub const WORD: char = 'w';
+pub const TYPE_TERM: char = 't';
+pub const PLATFORM_TERM: char = 'p';
+pub const STATUS_TERM: char = 's';
+pub const HEALTH_TERM: char = 'h';
+pub const ORGANIZATION_TERM: char = 'o';
+pub const TAG_TERM: char = 'g';
+pub const WORD_TERM: char = 'w';
 
 /// All terms of a device; its software is indexed separately. A deleted device has none. A change of this function needs a
 /// migration that rewrites the terms of all devices, because saving a device writes only the difference of two results.
@@ -37,19 +37,19 @@ pub fn terms_of(device: &Device) -> BTreeSet<String> {
         return BTreeSet::new();
     }
     let mut terms = BTreeSet::from([
-        term(TYPE, device.r#type.as_str()),
-        term(PLATFORM, device.platform.as_str()),
-        term(STATUS, device.status.as_str()),
-        term(HEALTH, device.health.as_str()),
-        term(ORGANIZATION, &organization_of(device)),
+        format_term(TYPE_TERM, device.r#type.as_str()),
+        format_term(PLATFORM_TERM, device.platform.as_str()),
+        format_term(STATUS_TERM, device.status.as_str()),
+        format_term(HEALTH_TERM, device.health.as_str()),
+        format_term(ORGANIZATION_TERM, &organization_of(device)),
     ]);
-    terms.extend(device.tags.iter().map(|tag| term(TAG, tag)));
-    terms.extend(spoken(device).iter().flatten().map(|word| term(WORD, word)));
+    terms.extend(device.tags.iter().map(|tag| format_term(TAG_TERM, tag)));
+    terms.extend(searchable_words(device).iter().flatten().map(|word| format_term(WORD_TERM, word)));
     terms
 }
 
 /// The words that `q` searches, field by field.
-pub fn spoken(device: &Device) -> Vec<Vec<String>> {
+pub fn searchable_words(device: &Device) -> Vec<Vec<String>> {
     let fields = [
         &device.hostname,
         &device.display_name,
@@ -59,12 +59,14 @@ pub fn spoken(device: &Device) -> Vec<Vec<String>> {
         &device.primary_mac,
     ];
     let fields = fields.into_iter().flatten().map(|text| split_words(text).collect());
-    fields.chain(device.primary_mac.as_deref().and_then(compact_mac).iter().flat_map(|mac| notations(mac))).collect()
+    fields
+        .chain(device.primary_mac.as_deref().and_then(compact_mac).iter().flat_map(|mac| mac_notations(mac)))
+        .collect()
 }
 
 /// The words of a hardware address in the notations without colons: `0123456789ab`, `0123.4567.89ab` and
 /// `012345-6789ab`.
-fn notations(mac: &str) -> [Vec<String>; 3] {
+fn mac_notations(mac: &str) -> [Vec<String>; 3] {
     let by = |digits: usize| -> Vec<String> {
         let digits = mac.as_bytes().chunks(digits);
         digits.map(|some| String::from_utf8_lossy(some).into_owned()).collect()
@@ -82,7 +84,7 @@ pub fn compact_mac(text: &str) -> Option<String> {
 
 /// The key of one counter of devices.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Counted {
+pub struct DeviceCounter {
     pub organization: String,
     pub dimension: &'static str,
     pub value: String,
@@ -92,7 +94,7 @@ pub struct Counted {
 pub const DIMENSIONS: [&str; 7] = ["platform", "os", "type", "status", "health", "organization", "warranty"];
 
 /// All counters that include a device; its software is counted separately.
-pub fn counts_of(device: &Device) -> BTreeSet<Counted> {
+pub fn counters_of(device: &Device) -> BTreeSet<DeviceCounter> {
     if device.deleted_at.is_some() {
         return BTreeSet::new();
     }
@@ -108,12 +110,12 @@ pub fn counts_of(device: &Device) -> BTreeSet<Counted> {
         ("organization", &organization),
         ("warranty", device.warranty.status.as_str()),
     ];
-    let counted = |level: &str, dimension, value: &str| Counted {
+    let counted = |level: &str, dimension, value: &str| DeviceCounter {
         organization: level.to_owned(),
         dimension,
         value: value.to_owned(),
     };
-    [ALL, &organization]
+    [ALL_ORGANIZATIONS, &organization]
         .into_iter()
         .flat_map(|level| values.map(|(dimension, value)| counted(level, dimension, value)))
         .collect()

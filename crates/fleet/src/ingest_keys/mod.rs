@@ -7,11 +7,11 @@
 pub mod pass;
 mod store;
 
-pub use store::{STATEMENTS, confirm, create, list, revoke};
+pub use store::{STATEMENTS, confirm_ingest_key, create_ingest_key, list_ingest_keys, revoke_ingest_key};
 
 use feature_kit::Feature;
-use kernel::base::{ActorRef, Chance, Code, Error, Id, Identified, RecordId, Secrets, Timestamp};
-use kernel::store::refer::Referrer;
+use kernel::base::{ActorRef, Code, Error, Id, Identified, RandomSource, RecordId, Secrets, Timestamp};
+use kernel::store::references::Referrer;
 use serde::Serialize;
 
 use people::organizations::OrganizationId;
@@ -50,7 +50,7 @@ pub struct IngestKey {
 /// A key with its secret, which is shown only once.
 pub struct NewIngestKey {
     pub record: IngestKey,
-    pub secret: Secret,
+    pub secret: IngestKeySecret,
 }
 
 /// The part of a tenant that a key gives access to.
@@ -62,19 +62,19 @@ pub struct IngestReach {
 }
 
 /// 40 characters of `0-9A-Za-z`, 238 bits, safe in a URL, where the secret is used. It does not print.
-pub struct Secret(String);
+pub struct IngestKeySecret(String);
 
 const SECRET_LEN: usize = 40;
 
-impl Secret {
-    pub fn generate(chance: &Chance) -> Self {
-        Secret(chance.base62(SECRET_LEN))
+impl IngestKeySecret {
+    pub fn generate(chance: &RandomSource) -> Self {
+        IngestKeySecret(chance.base62_text(SECRET_LEN))
     }
 
     /// Checks only the form.
     pub fn parse(text: &str) -> Option<Self> {
         let is_well_formed = text.len() == SECRET_LEN && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        is_well_formed.then(|| Secret(text.to_owned()))
+        is_well_formed.then(|| IngestKeySecret(text.to_owned()))
     }
 
     pub fn last_four(&self) -> &str {
@@ -97,6 +97,6 @@ impl Secret {
     }
 }
 
-fn revoked() -> Error {
+fn revoked_error() -> Error {
     Error::new(Code::Unauthenticated, "The ingest key was revoked.")
 }

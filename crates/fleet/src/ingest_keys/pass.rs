@@ -3,17 +3,17 @@
 use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use kernel::base::{ActorKind, ActorRef, Result, equal, sha256};
+use kernel::base::{ActorKind, ActorRef, Result, constant_time_eq, sha256};
 use kernel::http::{App, Pass, PassOwner};
 use kernel::store::Db;
 
-use super::store::find_live;
-use super::{IngestKeyId, IngestReach, Secret};
+use super::store::find_live_key;
+use super::{IngestKeyId, IngestKeySecret, IngestReach};
 
 /// A well-formed ingest key that has not been checked yet.
 pub struct IngestPass {
     id: IngestKeyId,
-    secret: Secret,
+    secret: IngestKeySecret,
 }
 
 /// A valid pair has 96 characters in base64; longer values are not decoded.
@@ -28,7 +28,7 @@ impl IngestPass {
         }
         let pair = String::from_utf8(BASE64.decode(coded).ok()?).ok()?;
         let (id, secret) = pair.split_once(':')?;
-        Some(IngestPass { id: id.parse().ok()?, secret: Secret::parse(secret)? })
+        Some(IngestPass { id: id.parse().ok()?, secret: IngestKeySecret::parse(secret)? })
     }
 }
 
@@ -37,24 +37,24 @@ impl Pass for IngestPass {
 
     type Reach = IngestReach;
 
-    fn presented(headers: &HeaderMap) -> Option<Self> {
+    fn from_headers(headers: &HeaderMap) -> Option<Self> {
         Self::parse(headers.get(header::AUTHORIZATION)?.to_str().ok()?)
     }
 
-    fn hash(&self) -> [u8; 32] {
+    fn secret_hash(&self) -> [u8; 32] {
         sha256(self.secret.with_id(self.id).as_bytes())
     }
 
-    async fn find(&self, all: &Db, app: &App) -> Result<Option<PassOwner<IngestReach>>> {
+    async fn find_owner(&self, all: &Db, app: &App) -> Result<Option<PassOwner<IngestReach>>> {
         let hash = self.secret.hash(self.id, &app.secrets);
-        let live = find_live(all, self.id).await?.filter(|live| equal(&live.secret_hash, &hash));
+        let live = find_live_key(all, self.id).await?.filter(|live| constant_time_eq(&live.secret_hash, &hash));
         let id = self.id.to_string();
         Ok(live.map(|live| {
             let name = format!("Ingest key {id}");
             PassOwner {
                 tenant: live.tenant_id,
                 id: id.as_str().into(),
-                who: ActorRef { kind: ActorKind::System, id: Some(id), name },
+                actor: ActorRef { kind: ActorKind::System, id: Some(id), name },
                 reach: IngestReach { key_id: self.id, organization_id: live.organization_id },
             }
         }))
@@ -69,13 +69,13 @@ mod tests {
     const ID: &str = "ing_01jd8z6v2mfkpb7h3q9xw5t4ra";
     const SECRET: &str = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcd";
 
-    fn basic(pair: &str) -> String {
+    fn basic_header(pair: &str) -> String {
         format!("Basic {}", BASE64.encode(pair))
     }
 
     #[test]
     fn a_pair_is_read_however_the_scheme_is_spelt() {
-        let header = basic(&format!("{ID}:{SECRET}"));
+        let header = basic_header(&format!("{ID}:{SECRET}"));
         for header in [header.clone(), header.replace("Basic", "basic"), header.replace("Basic", "BASIC ")] {
             let pass = IngestPass::parse(&header).unwrap();
             assert_eq!(pass.secret.with_id(pass.id), format!("{ID}:{SECRET}"), "{header}");
@@ -95,16 +95,16 @@ mod tests {
             "Basic".to_owned(),
             "Basic ".to_owned(),
             endless,
-            basic(""),
-            basic(ID),
-            basic(&format!("{ID}:")),
-            basic(&format!(":{SECRET}")),
-            basic(&format!("{ID}:{SECRET}x")),
-            basic(&format!("{ID}:{}", &SECRET[1..])),
-            basic(&format!("{ID}:{}é", &SECRET[2..])),
-            basic(&format!("{ID}:{}", SECRET.replace('A', "-"))),
-            basic(&format!("{}:{SECRET}", ID.replace("ing", "key"))),
-            basic(&format!("{SECRET}:{ID}")),
+            basic_header(""),
+            basic_header(ID),
+            basic_header(&format!("{ID}:")),
+            basic_header(&format!(":{SECRET}")),
+            basic_header(&format!("{ID}:{SECRET}x")),
+            basic_header(&format!("{ID}:{}", &SECRET[1..])),
+            basic_header(&format!("{ID}:{}é", &SECRET[2..])),
+            basic_header(&format!("{ID}:{}", SECRET.replace('A', "-"))),
+            basic_header(&format!("{}:{SECRET}", ID.replace("ing", "key"))),
+            basic_header(&format!("{SECRET}:{ID}")),
         ];
         for header in refused {
             let shown: String = header.chars().take(120).collect();

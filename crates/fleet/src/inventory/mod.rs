@@ -18,11 +18,12 @@ use kernel::base::{RecordId, Timestamp, sha256};
 use serde_json::Map;
 
 use crate::devices::{
-    Agent, Cpu, Device, DeviceId, FullDevice, Health, Nic, Os, Parts, Patch, Platform, Status, Type, Warranty,
-    WarrantyStatus,
+    Cpu, Device, DeviceAgent, DeviceHealth, DeviceId, DeviceParts, DevicePatch, DeviceStatus, FullDevice, Nic, Os,
+    Platform, Type, Warranty, WarrantyStatus,
 };
 use agent_reports::{
-    Facts, Host, Machine, Report, System, is_made, real_label, real_mac, real_serial, real_uuid, uuid_twin,
+    AgentReport, DeviceFacts, HostFacts, MachineFacts, SystemFacts, is_virtual_interface, real_label, real_mac,
+    real_serial, real_uuid, swap_uuid_byte_order,
 };
 use people::organizations::OrganizationId;
 
@@ -46,13 +47,13 @@ pub struct Reporter {
 /// Hardware addresses of one device that become identities. A container host has many more, and they are not its own.
 const MACS_MAX: usize = 32;
 /// A longer identity is stored as a digest, because it would not fit into an index.
-const NAME_BYTES_MAX: usize = 400;
+const IDENTITY_BYTES_MAX: usize = 400;
 /// Largest difference between two times of one boot: agents compute the time from the uptime.
-const BOOT_SLACK_MS: i64 = 10_000;
+const BOOT_TOLERANCE_MS: i64 = 10_000;
 
 /// The fields that identify a device.
 #[derive(Clone, Debug, Default)]
-pub struct Marks<'a> {
+pub struct DeviceIdentifiers<'a> {
     pub uuid: Option<&'a str>,
     pub serial_number: Option<&'a str>,
     pub manufacturer: Option<&'a str>,
@@ -62,10 +63,10 @@ pub struct Marks<'a> {
     pub nics: &'a [Nic],
 }
 
-impl<'a> Marks<'a> {
-    pub fn of(full: &'a FullDevice) -> Self {
+impl<'a> DeviceIdentifiers<'a> {
+    pub fn from_device(full: &'a FullDevice) -> Self {
         let device = &full.device;
-        Marks {
+        DeviceIdentifiers {
             uuid: device.uuid.as_deref(),
             serial_number: device.serial_number.as_deref(),
             manufacturer: device.manufacturer.as_deref(),
@@ -77,9 +78,9 @@ impl<'a> Marks<'a> {
     }
 
     /// The identifiers of a report, before its device is known.
-    pub fn told(facts: &'a Facts) -> Self {
+    pub fn from_facts(facts: &'a DeviceFacts) -> Self {
         let (host, machine, network) = (facts.host.as_ref(), facts.machine.as_ref(), facts.network.as_ref());
-        Marks {
+        DeviceIdentifiers {
             uuid: host.and_then(|host| host.uuid.as_deref()),
             serial_number: machine.and_then(|machine| machine.serial_number.as_deref()),
             manufacturer: machine.and_then(|machine| machine.manufacturer.as_deref()),
@@ -92,30 +93,30 @@ impl<'a> Marks<'a> {
 
     /// The identities of a device beside those that agents give, the most reliable level first. Placeholders are ignored,
     /// whatever their source.
-    pub fn levels(&self) -> Vec<Vec<String>> {
+    pub fn identity_levels(&self) -> Vec<Vec<String>> {
         let uuid = self.uuid.and_then(real_uuid);
-        let twin = uuid.as_deref().and_then(uuid_twin);
-        let uuids: BTreeSet<String> = uuid.into_iter().chain(twin).map(|uuid| name('u', &uuid)).collect();
+        let twin = uuid.as_deref().and_then(swap_uuid_byte_order);
+        let uuids: BTreeSet<String> = uuid.into_iter().chain(twin).map(|uuid| format_identity('u', &uuid)).collect();
         let serial = self.serial_number.and_then(real_serial).zip(self.manufacturer.and_then(real_label));
-        let serial = serial.map(|(serial, maker)| name('n', &format!("{maker}\u{1f}{serial}")));
+        let serial = serial.map(|(serial, maker)| format_identity('n', &format!("{maker}\u{1f}{serial}")));
         let host = self.hostname.unwrap_or_default();
-        let hosts = self.macs().into_iter().filter(|_| !host.is_empty());
-        let hosts = hosts.map(|mac| name('m', &format!("{host}\u{1f}{mac}")));
+        let hosts = self.real_macs().into_iter().filter(|_| !host.is_empty());
+        let hosts = hosts.map(|mac| format_identity('m', &format!("{host}\u{1f}{mac}")));
         vec![uuids.into_iter().collect(), serial.into_iter().collect(), hosts.collect()]
     }
 
     /// Weaker identities for rows of a file: the serial number alone, the hostname, the display name.
-    pub fn aliases(&self) -> Vec<String> {
-        let serial = self.serial_number.and_then(real_serial).map(|serial| name('z', serial));
-        let host = self.hostname.map(|host| name('h', host));
-        let called = self.display_name.map(|called| name('y', called));
+    pub fn alias_identities(&self) -> Vec<String> {
+        let serial = self.serial_number.and_then(real_serial).map(|serial| format_identity('z', serial));
+        let host = self.hostname.map(|host| format_identity('h', host));
+        let called = self.display_name.map(|called| format_identity('y', called));
         serial.into_iter().chain(host).chain(called).collect()
     }
 
     /// Whether two sets of identifiers cannot be of one machine, even under the same name.
-    pub fn contradict(&self, other: &Marks<'_>) -> bool {
+    pub fn conflicts_with(&self, other: &DeviceIdentifiers<'_>) -> bool {
         let differ = |a: Option<&str>, b: Option<&str>| a.zip(b).is_some_and(|(a, b)| !a.eq_ignore_ascii_case(b));
-        let real = |marks: &Marks<'_>| {
+        let real = |marks: &DeviceIdentifiers<'_>| {
             (marks.uuid.and_then(real_uuid), marks.serial_number.and_then(real_serial).map(str::to_owned))
         };
         let ((uuid, serial), (other_uuid, other_serial)) = (real(self), real(other));
@@ -126,8 +127,8 @@ impl<'a> Marks<'a> {
     }
 
     /// The primary address first, then those of the network cards, without virtual interfaces.
-    fn macs(&self) -> Vec<String> {
-        let cards = self.nics.iter().filter(|nic| !is_made(nic.name.as_deref().unwrap_or_default()));
+    fn real_macs(&self) -> Vec<String> {
+        let cards = self.nics.iter().filter(|nic| !is_virtual_interface(nic.name.as_deref().unwrap_or_default()));
         let all = [self.primary_mac].into_iter().chain(cards.map(|nic| nic.mac.as_deref()));
         let mut macs: Vec<String> = Vec::new();
         for mac in all.filter_map(|mac| real_mac(mac?)) {
@@ -140,20 +141,23 @@ impl<'a> Marks<'a> {
 }
 
 /// The identities that an agent gives: its own id, then the id that it made for the device.
-pub fn given_names(reporter: &Reporter, device_id: &str) -> Vec<Vec<String>> {
-    vec![reporter.agent_id.as_deref().map(|id| name('a', id)).into_iter().collect(), vec![name('d', device_id)]]
+pub fn agent_identities(reporter: &Reporter, device_id: &str) -> Vec<Vec<String>> {
+    vec![
+        reporter.agent_id.as_deref().map(|id| format_identity('a', id)).into_iter().collect(),
+        vec![format_identity('d', device_id)],
+    ]
 }
 
-fn name(letter: char, value: &str) -> String {
+fn format_identity(letter: char, value: &str) -> String {
     let value = value.trim().to_lowercase();
-    if value.len() <= NAME_BYTES_MAX {
+    if value.len() <= IDENTITY_BYTES_MAX {
         return format!("{letter}:{value}");
     }
     format!("{letter}:#{}", BASE64.encode(sha256(value.as_bytes())))
 }
 
 /// A device without any facts.
-pub fn unknown(now: Timestamp) -> FullDevice {
+pub fn blank_device(now: Timestamp) -> FullDevice {
     let device = Device {
         id: DeviceId::NONE,
         hostname: None,
@@ -161,8 +165,8 @@ pub fn unknown(now: Timestamp) -> FullDevice {
         r#type: Type::Other,
         platform: Platform::Other,
         os: Os::default(),
-        status: Status::Stale,
-        health: Health::Unknown,
+        status: DeviceStatus::Stale,
+        health: DeviceHealth::Unknown,
         organization_id: None,
         manufacturer: None,
         model: None,
@@ -176,9 +180,9 @@ pub fn unknown(now: Timestamp) -> FullDevice {
         last_logged_user: None,
         last_boot_at: None,
         needs_reboot: None,
-        patch: Patch::default(),
+        patch: DevicePatch::default(),
         warranty: Warranty { start_date: None, end_date: None, status: WarrantyStatus::Unknown },
-        agent: Agent::default(),
+        agent: DeviceAgent::default(),
         tags: Vec::new(),
         custom_fields: Map::new(),
         possible_duplicate_of: None,
@@ -190,75 +194,75 @@ pub fn unknown(now: Timestamp) -> FullDevice {
         created_at: now,
         updated_at: now,
     };
-    FullDevice { device, parts: Parts::default() }
+    FullDevice { device, parts: DeviceParts::default() }
 }
 
 /// Applies the facts of a report to a device.
 ///
 /// A value that the same agent no longer reports is cleared. Another agent may just not know the value: two agents on one
 /// machine do not clear each other's values.
-pub fn apply(report: &Report, facts: Facts, full: &mut FullDevice) {
+pub fn apply_report(report: &AgentReport, facts: DeviceFacts, full: &mut FullDevice) {
     let agent = report.agent.as_ref();
     let is_same =
         full.device.agent.name.is_some() && full.device.agent.name.as_deref() == agent.map(|agent| agent.name.as_str());
     let whole = is_same && !report.partial;
     let FullDevice { device, parts } = full;
-    device.r#type = facts.kind.unwrap_or(device.r#type);
+    device.r#type = facts.device_type.unwrap_or(device.r#type);
     device.platform = facts.platform.unwrap_or(device.platform);
-    if let Some(Host { hostname, uuid, memory_bytes, last_logged_user }) = facts.host {
+    if let Some(HostFacts { hostname, uuid, memory_bytes, last_logged_user }) = facts.host {
         // A missing name means that the agent does not know it, not that the machine has none.
-        tell(&mut device.hostname, hostname, false);
-        tell(&mut device.uuid, uuid, whole);
-        tell(&mut device.memory_bytes, memory_bytes, whole);
-        tell(&mut device.last_logged_user, last_logged_user, whole);
+        update_value(&mut device.hostname, hostname, false);
+        update_value(&mut device.uuid, uuid, whole);
+        update_value(&mut device.memory_bytes, memory_bytes, whole);
+        update_value(&mut device.last_logged_user, last_logged_user, whole);
     }
-    if let Some(Machine { manufacturer, model, serial_number, asset_tag }) = facts.machine {
-        tell(&mut device.manufacturer, manufacturer, whole);
-        tell(&mut device.model, model, whole);
-        tell(&mut device.serial_number, serial_number, whole);
-        tell(&mut device.asset_tag, asset_tag, false);
+    if let Some(MachineFacts { manufacturer, model, serial_number, asset_tag }) = facts.machine {
+        update_value(&mut device.manufacturer, manufacturer, whole);
+        update_value(&mut device.model, model, whole);
+        update_value(&mut device.serial_number, serial_number, whole);
+        update_value(&mut device.asset_tag, asset_tag, false);
     }
-    if let Some(System { os, last_boot_at }) = facts.system {
-        tell(&mut device.os.name, os.name, whole);
-        tell(&mut device.os.version, os.version, whole);
-        tell(&mut device.os.build, os.build, whole);
-        tell(&mut device.os.kernel, os.kernel, whole);
-        tell(&mut device.os.arch, os.arch, whole);
-        let last_boot_at = steady(device.last_boot_at, last_boot_at);
-        tell(&mut device.last_boot_at, last_boot_at, whole);
+    if let Some(SystemFacts { os, last_boot_at }) = facts.system {
+        update_value(&mut device.os.name, os.name, whole);
+        update_value(&mut device.os.version, os.version, whole);
+        update_value(&mut device.os.build, os.build, whole);
+        update_value(&mut device.os.kernel, os.kernel, whole);
+        update_value(&mut device.os.arch, os.arch, whole);
+        let last_boot_at = stable_boot_time(device.last_boot_at, last_boot_at);
+        update_value(&mut device.last_boot_at, last_boot_at, whole);
     }
     if let Some(cpu) = facts.cpu {
-        tell(&mut device.cpu.model, cpu.model, whole);
-        tell(&mut device.cpu.sockets, cpu.sockets, whole);
-        tell(&mut device.cpu.cores, cpu.cores, whole);
+        update_value(&mut device.cpu.model, cpu.model, whole);
+        update_value(&mut device.cpu.sockets, cpu.sockets, whole);
+        update_value(&mut device.cpu.cores, cpu.cores, whole);
     }
     if let Some(network) = facts.network {
         parts.nics = network.nics;
         // The gateway is part of the hardware section. Without it, the wrong card might look like the primary one.
         let is_there = parts.nics.iter().any(|nic| nic.mac.is_some() && nic.mac == device.primary_mac);
         if report.hardware.is_some() || !is_there {
-            tell(&mut device.primary_ip, network.primary_ip, whole);
-            tell(&mut device.primary_mac, network.primary_mac, whole);
+            update_value(&mut device.primary_ip, network.primary_ip, whole);
+            update_value(&mut device.primary_mac, network.primary_mac, whole);
         }
     }
     parts.disks = facts.disks.unwrap_or(std::mem::take(&mut parts.disks));
     parts.volumes = facts.volumes.unwrap_or(std::mem::take(&mut parts.volumes));
     parts.software = facts.software.unwrap_or(std::mem::take(&mut parts.software));
     let (name, version) = agent.map_or((None, None), |agent| (Some(agent.name.clone()), agent.version.clone()));
-    device.agent = Agent { name, version, device_id: Some(report.device_id.clone()) };
+    device.agent = DeviceAgent { name, version, device_id: Some(report.device_id.clone()) };
 }
 
 /// Replaces a value by the reported one; clears it only if the report is authoritative (`whole`).
-fn tell<T>(known: &mut Option<T>, told: Option<T>, whole: bool) {
+fn update_value<T>(known: &mut Option<T>, told: Option<T>, whole: bool) {
     if told.is_some() || whole {
         *known = told;
     }
 }
 
 /// The stored boot time, if the reported one differs only by rounding.
-fn steady(known: Option<Timestamp>, told: Option<Timestamp>) -> Option<Timestamp> {
+fn stable_boot_time(known: Option<Timestamp>, told: Option<Timestamp>) -> Option<Timestamp> {
     match (known, told) {
-        (Some(known), Some(told)) if (known.as_millis() - told.as_millis()).abs() <= BOOT_SLACK_MS => Some(known),
+        (Some(known), Some(told)) if (known.as_millis() - told.as_millis()).abs() <= BOOT_TOLERANCE_MS => Some(known),
         (_, told) => told,
     }
 }

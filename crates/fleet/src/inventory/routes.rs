@@ -7,19 +7,23 @@ use axum::http::Method;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use kernel::base::{Code, Error, Result, sha256_parts};
-use kernel::http::{Api, Holder, Policy, Raw, RawAnswer, RawBody, Rules, Spoken, WorkPermit};
+use kernel::http::{Api, PassHolder, RatePolicy, Raw, RawAnswer, RawBody, RenderedError, Rules, WorkPermit};
 use kernel::rules;
 use kernel::store::Db;
 
 use super::Reporter;
-use super::store::{self, Sign, Taken};
-use crate::devices::{Settings, software};
+use super::store::{self, IncomingReport, SignOfLife};
+use crate::devices::{DeviceSettings, software};
 use crate::ingest_keys::pass::IngestPass;
-use agent_reports::{Codec, Facts, Language, Message, Refusal, RefusalKind, Report};
+use agent_reports::{AgentMessage, AgentReport, Codec, DeviceFacts, MessageFormat, ReportRefusal, ReportRefusalKind};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
-    api.internal(Method::POST, PATH, receive).internal(Method::GET, PATH, configure)
+    api.add_internal_route(Method::POST, PATH, receive_message).add_internal_route(
+        Method::GET,
+        PATH,
+        answer_configuration,
+    )
 }
 
 pub const PATH: &str = "/internal/ingest/inventory";
@@ -43,7 +47,7 @@ const MEDIA_TYPES: &[&str] = &[
 ];
 
 rules! {
-    Ingesting = Rules::new(Policy::Ingest, &[]).media_types(MEDIA_TYPES).body_bytes_max(BODY_BYTES_MAX).speaking(speak);
+    Ingesting = Rules::new(RatePolicy::Ingest, &[]).media_types(MEDIA_TYPES).body_bytes_max(BODY_BYTES_MAX).with_error_renderer(render_error);
 }
 
 pub const MALFORMED_REPORT: Code = Code::new(
@@ -60,72 +64,77 @@ const AGENT_ID: &str = "glpi-agent-id";
 const INVENTORY_BYTES_MIN: usize = 1_024;
 
 /// The largest body that stays in memory without a parser permit.
-const WAITING_BYTES_MAX: usize = 1 << 20;
+const UNPARSED_BYTES_MAX: usize = 1 << 20;
 
 /// Receives a contact or an inventory of an agent.
-pub async fn receive(agent: Holder<IngestPass, Ingesting>, headers: HeaderMap, body: Raw) -> Result<RawAnswer> {
-    let body = body.read().await?;
+pub async fn receive_message(
+    agent: PassHolder<IngestPass, Ingesting>,
+    headers: HeaderMap,
+    body: Raw,
+) -> Result<RawAnswer> {
+    let body = body.read_body().await?;
     let report = agent.acquire_report().await?;
     let parser = agent.acquire_parser().await?;
     // A task of its own: a disconnecting agent must not release its parser permit while its body is still parsed.
-    tokio::spawn(take_in(agent, headers, body, report, parser)).await.map_err(Error::internal)?
+    tokio::spawn(process_body(agent, headers, body, report, parser)).await.map_err(Error::internal)?
 }
 
 /// Parses a body and processes its message. The parser permit is released once the body is parsed and freed, the report
 /// permit once the report is saved and most software is indexed: reports cannot arrive faster than they are indexed.
-async fn take_in(
-    agent: Holder<IngestPass, Ingesting>,
+async fn process_body(
+    agent: PassHolder<IngestPass, Ingesting>,
     headers: HeaderMap,
     body: RawBody,
     _report: WorkPermit,
     parser: WorkPermit,
 ) -> Result<RawAnswer> {
-    let settings: Settings = agent.app().settings.of_feature();
+    let settings: DeviceSettings = agent.app().settings.feature_settings();
     let media_type = body.media_type;
-    let reporter = Reporter { organization: agent.reach().organization_id, agent_id: agent_id(&headers) };
+    let reporter = Reporter { organization: agent.reach().organization_id, agent_id: agent_id_from_headers(&headers) };
     let (db, reach, who) = (agent.db(), *agent.reach(), reporter.clone());
     let opening = move || {
         // Moved in whole, with its memory permit.
         let body = body;
-        open(&body.bytes, &who)
+        open_body(&body.bytes, &who)
     };
-    let Opened { codec, bytes, digest } = blocking(opening).await?;
-    let answer = |plain: Vec<u8>| Ok(RawAnswer { media_type, bytes: agent_reports::encode(codec, &plain) });
+    let OpenedBody { codec, bytes, digest } = run_blocking(opening).await?;
+    let answer = |plain: Vec<u8>| Ok(RawAnswer { media_type, bytes: agent_reports::encode_answer(codec, &plain) });
     let mut parser = Some(parser);
     if bytes.len() >= INVENTORY_BYTES_MIN
-        && let Some(heard) = store::find_unchanged(&db, reach, &digest).await?
+        && let Some(heard) = store::find_unchanged_device(&db, reach, &digest).await?
     {
-        parser = parser.filter(|_| bytes.len() > WAITING_BYTES_MAX);
-        if store::note(&db, settings, reach, heard, Sign::Inventory).await? {
-            return answer(done(language_of(&bytes), named(&headers).as_ref(), settings));
+        parser = parser.filter(|_| bytes.len() > UNPARSED_BYTES_MAX);
+        if store::record_sign_of_life(&db, settings, reach, heard, SignOfLife::Inventory).await? {
+            return answer(inventory_answer(format_of(&bytes), agent_from_headers(&headers).as_ref(), settings));
         }
     }
     let parser = match parser {
         Some(parser) => parser,
         None => agent.acquire_parser().await?,
     };
-    let (language, message) = blocking(move || agent_reports::parse(&bytes).map(with_facts).map_err(refused)).await?;
+    let (language, message) =
+        run_blocking(move || agent_reports::parse_message(&bytes).map(with_facts).map_err(refusal_error)).await?;
     drop(parser);
     match message {
-        Read::Inventory(taken) => {
+        ReceivedMessage::Inventory(taken) => {
             let (mut report, facts) = *taken;
-            report.agent = report.agent.take().or_else(|| named(&headers));
-            let reply = done(language, report.agent.as_ref(), settings);
+            report.agent = report.agent.take().or_else(|| agent_from_headers(&headers));
+            let reply = inventory_answer(language, report.agent.as_ref(), settings);
             let digest = Some(digest).filter(|_| !report.partial);
-            store::take(&db, settings, Taken { reach, reporter, report, facts, digest }).await?;
-            index(&db).await;
+            store::save_report(&db, settings, IncomingReport { reach, reporter, report, facts, digest }).await?;
+            index_software(&db).await;
             answer(reply)
         }
-        Read::Question { device_id } => {
-            store::note_alive(&db, settings, reach, &reporter, &device_id).await?;
+        ReceivedMessage::Question { device_id } => {
+            store::record_contact(&db, settings, reach, &reporter, &device_id).await?;
             answer(match language {
-                Language::Json => agent_reports::json_contact(hours(settings)),
+                MessageFormat::Json => agent_reports::json_contact(report_hours(settings)),
                 // An agent that can speak JSON switches to it after a JSON answer.
-                Language::Xml if reporter.agent_id.is_some() => agent_reports::json_ok(hours(settings)),
-                Language::Xml => agent_reports::xml_prolog(hours(settings)),
+                MessageFormat::Xml if reporter.agent_id.is_some() => agent_reports::json_ok(report_hours(settings)),
+                MessageFormat::Xml => agent_reports::xml_prolog(report_hours(settings)),
             })
         }
-        Read::Other(name) => {
+        ReceivedMessage::Other(name) => {
             let detail = format!("Only questions and inventories are taken here, not {name}.");
             Err(Error::new(MALFORMED_REPORT, detail))
         }
@@ -136,96 +145,103 @@ async fn take_in(
 const INDEX_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The report is saved; its agent waits while software is indexed. The job indexes the rest, or what failed.
-async fn index(db: &Db) {
+async fn index_software(db: &Db) {
     if let Ok(Err(error)) = tokio::time::timeout(INDEX_WAIT_MAX, software::store::index_most(db)).await {
         tracing::warn!(%error, "failed to index device software; will retry");
     }
 }
 
 /// Agents ask here for tasks other than inventory. There are none.
-pub async fn configure(_: Holder<IngestPass, Ingesting>) -> Result<RawAnswer> {
+pub async fn answer_configuration(_: PassHolder<IngestPass, Ingesting>) -> Result<RawAnswer> {
     Ok(RawAnswer { media_type: "application/json", bytes: b"{}".to_vec() })
 }
 
 /// An inflated body with the digest of its content and sender.
-struct Opened {
+struct OpenedBody {
     codec: Codec,
     bytes: Vec<u8>,
     digest: String,
 }
 
-fn open(body: &[u8], reporter: &Reporter) -> Result<Opened> {
-    let codec = agent_reports::detect(body).map_err(refused)?;
-    let bytes = agent_reports::inflate(body, codec).map_err(refused)?.into_owned();
+fn open_body(body: &[u8], reporter: &Reporter) -> Result<OpenedBody> {
+    let codec = agent_reports::detect_codec(body).map_err(refusal_error)?;
+    let bytes = agent_reports::inflate_body(body, codec).map_err(refusal_error)?.into_owned();
     // The sender is part of the digest: the same body from another sender is another device.
     let organization = reporter.organization.map(|id| id.to_string()).unwrap_or_default();
     let who = [organization.as_bytes(), b"\n", reporter.agent_id.as_deref().unwrap_or_default().as_bytes(), b"\n"];
     let digest = sha256_parts(who.into_iter().chain(agent_reports::fingerprint_parts(&bytes)));
-    Ok(Opened { codec, digest: BASE64.encode(digest), bytes })
+    Ok(OpenedBody { codec, digest: BASE64.encode(digest), bytes })
 }
 
 /// The message of a body, with its facts extracted.
-enum Read {
-    Inventory(Box<(Report, Facts)>),
+enum ReceivedMessage {
+    Inventory(Box<(AgentReport, DeviceFacts)>),
     Question { device_id: String },
     Other(String),
 }
 
-fn with_facts((language, message): (Language, Message)) -> (Language, Read) {
+fn with_facts((language, message): (MessageFormat, AgentMessage)) -> (MessageFormat, ReceivedMessage) {
     let read = match message {
-        Message::Inventory(mut report) => {
-            let facts = agent_reports::facts(&mut report);
-            Read::Inventory(Box::new((*report, facts)))
+        AgentMessage::Inventory(mut report) => {
+            let facts = agent_reports::extract_facts(&mut report);
+            ReceivedMessage::Inventory(Box::new((*report, facts)))
         }
-        Message::Prolog { device_id } | Message::Contact { device_id, .. } => Read::Question { device_id },
-        Message::Other(name) => Read::Other(name),
+        AgentMessage::Prolog { device_id } | AgentMessage::Contact { device_id, .. } => {
+            ReceivedMessage::Question { device_id }
+        }
+        AgentMessage::Other(name) => ReceivedMessage::Other(name),
     };
     (language, read)
 }
 
-fn hours(settings: Settings) -> u32 {
+fn report_hours(settings: DeviceSettings) -> u32 {
     u32::try_from(settings.report_hours).unwrap_or(24)
 }
 
 /// The answer to an accepted inventory.
-fn done(language: Language, agent: Option<&agent_reports::Agent>, settings: Settings) -> Vec<u8> {
+fn inventory_answer(
+    language: MessageFormat,
+    agent: Option<&agent_reports::AgentInfo>,
+    settings: DeviceSettings,
+) -> Vec<u8> {
     match language {
-        Language::Json => agent_reports::json_ok(hours(settings)),
-        Language::Xml => agent_reports::xml_inventory_for(agent),
+        MessageFormat::Json => agent_reports::json_ok(report_hours(settings)),
+        MessageFormat::Xml => agent_reports::xml_inventory_for(agent),
     }
 }
 
-fn language_of(bytes: &[u8]) -> Language {
+fn format_of(bytes: &[u8]) -> MessageFormat {
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace() && byte.is_ascii());
-    if first == Some(&b'{') { Language::Json } else { Language::Xml }
+    if first == Some(&b'{') { MessageFormat::Json } else { MessageFormat::Xml }
 }
 
 /// Some agents name themselves only in the User-Agent header.
-fn named(headers: &HeaderMap) -> Option<agent_reports::Agent> {
-    headers.get("user-agent").and_then(|value| agent_reports::Agent::named(value.to_str().ok()?))
+fn agent_from_headers(headers: &HeaderMap) -> Option<agent_reports::AgentInfo> {
+    headers.get("user-agent").and_then(|value| agent_reports::AgentInfo::from_label(value.to_str().ok()?))
 }
 
-fn agent_id(headers: &HeaderMap) -> Option<String> {
+fn agent_id_from_headers(headers: &HeaderMap) -> Option<String> {
     let id = headers.get(AGENT_ID)?.to_str().ok()?.trim();
     agent_reports::real_uuid(id)
 }
 
-fn refused(refusal: Refusal) -> Error {
+fn refusal_error(refusal: ReportRefusal) -> Error {
     match refusal.kind {
-        RefusalKind::TooLarge | RefusalKind::TooMany => Error::new(Code::PayloadTooLarge, refusal.detail),
-        RefusalKind::Unsupported => Error::new(Code::UnsupportedMediaType, refusal.detail),
-        RefusalKind::Malformed => Error::new(MALFORMED_REPORT, refusal.detail),
+        ReportRefusalKind::TooLarge | ReportRefusalKind::TooMany => Error::new(Code::PayloadTooLarge, refusal.detail),
+        ReportRefusalKind::Unsupported => Error::new(Code::UnsupportedMediaType, refusal.detail),
+        ReportRefusalKind::Malformed => Error::new(MALFORMED_REPORT, refusal.detail),
     }
 }
 
 /// Agents that speak JSON print the error message; the others print only the status.
-fn speak(headers: &HeaderMap, error: &Error) -> Option<Spoken> {
+fn render_error(headers: &HeaderMap, error: &Error) -> Option<RenderedError> {
     let is_json = headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
-    let spoken = || Spoken { media_type: "application/json", body: agent_reports::json_error(error.detail()).into() };
+    let spoken =
+        || RenderedError { media_type: "application/json", body: agent_reports::json_error(error.detail()).into() };
     (is_json || headers.contains_key(AGENT_ID)).then(spoken)
 }
 
 /// Runs a job off the request threads.
-async fn blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+async fn run_blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(job).await.map_err(Error::internal)?
 }

@@ -19,7 +19,7 @@ pub struct FieldChange {
 
 /// The fields that differ, without the `observed` ones, which change with every write or without one.
 pub fn changed_fields<T: Serialize>(old: &T, new: &T, observed: &[&str]) -> Result<BTreeMap<String, FieldChange>> {
-    let (old, mut new) = (shown(old)?, shown(new)?);
+    let (old, mut new) = (to_fields(old)?, to_fields(new)?);
     let differ = |(field, from): (String, Value)| {
         let to = new.remove(&field).unwrap_or_default();
         (from != to && !observed.contains(&field.as_str())).then_some((field, FieldChange { from, to }))
@@ -27,7 +27,7 @@ pub fn changed_fields<T: Serialize>(old: &T, new: &T, observed: &[&str]) -> Resu
     Ok(old.into_iter().filter_map(differ).collect())
 }
 
-fn shown<T: Serialize>(record: &T) -> Result<Map<String, Value>> {
+fn to_fields<T: Serialize>(record: &T) -> Result<Map<String, Value>> {
     match serde_json::to_value(record).map_err(Error::internal)? {
         Value::Object(fields) => Ok(fields),
         _ => Err(Error::internal("a record is an object")),

@@ -30,46 +30,46 @@ crate::statements! {
 }
 
 /// One action to record. The actor and the address come from the handle.
-pub struct Entry {
+pub struct NewAuditEntry {
     action: &'static str,
     target_type: &'static str,
     target_id: String,
     changes: Option<Value>,
-    who: Option<ActorRef>,
+    actor: Option<ActorRef>,
 }
 
-impl Entry {
+impl NewAuditEntry {
     pub fn new(action: &'static str, target_type: &'static str, target_id: impl Display) -> Self {
-        Entry { action, target_type, target_id: target_id.to_string(), changes: None, who: None }
+        NewAuditEntry { action, target_type, target_id: target_id.to_string(), changes: None, actor: None }
     }
 
     #[must_use]
-    pub fn changes(mut self, changes: Changes) -> Self {
+    pub fn with_changes(mut self, changes: AuditChanges) -> Self {
         self.changes = Some(Value::Object(changes.0));
         self
     }
 
     /// Names another actor than the handle's: a person who is identified only in this transaction, at sign-in.
     #[must_use]
-    pub fn by(mut self, who: ActorRef) -> Self {
-        self.who = Some(who);
+    pub fn with_actor(mut self, who: ActorRef) -> Self {
+        self.actor = Some(who);
         self
     }
 }
 
 /// `{field: {from, to}}` of the fields that differ.
 #[derive(Default)]
-pub struct Changes(Map<String, Value>);
+pub struct AuditChanges(Map<String, Value>);
 
-impl Changes {
-    pub fn add<T: Into<Value> + PartialEq>(&mut self, field: &str, from: T, to: T) {
+impl AuditChanges {
+    pub fn add_if_changed<T: Into<Value> + PartialEq>(&mut self, field: &str, from: T, to: T) {
         if from != to {
             self.0.insert(field.to_owned(), json!({ "from": from.into(), "to": to.into() }));
         }
     }
 
     /// Adds a field that differs, described by other values than its own.
-    pub fn tell(&mut self, field: &str, from: &Value, to: &Value) {
+    pub fn add_described(&mut self, field: &str, from: &Value, to: &Value) {
         self.0.insert(field.to_owned(), json!({ "from": from, "to": to }));
     }
 
@@ -78,14 +78,14 @@ impl Changes {
     }
 }
 
-pub async fn record(tx: &mut Tx, entry: Entry) -> Result<()> {
+pub async fn record_entry(tx: &mut Tx, entry: NewAuditEntry) -> Result<()> {
     let at = tx.tick().await?.at;
-    let id = AuditId::new(tx.world());
+    let id = AuditId::new(tx.env());
     let changes = entry.changes.as_ref().map(serde_json::to_string).transpose().map_err(Error::internal)?;
     let actor = tx.actor().clone();
     let credential_type = actor.credential.as_ref().map(|credential| credential.kind.as_str());
     let credential_id = actor.credential.as_ref().map(|credential| credential.id.clone());
-    let who = entry.who.unwrap_or(actor.who);
+    let who = entry.actor.unwrap_or(actor.who);
     let address = actor.address.map(|address| address.to_string());
     let row = EntryColumns {
         id: id.into(),
@@ -102,18 +102,18 @@ pub async fn record(tx: &mut Tx, entry: Entry) -> Result<()> {
         request_id: actor.request_id.as_deref().into(),
         changes: changes.into(),
     };
-    tx.later(INSERT, row.into_vec()).await
+    tx.enqueue(INSERT, row.into_vec()).await
 }
 
 /// The next tenant, in the order of ids, that has entries older than `before`.
-pub async fn tenant_after(db: &Db, after: Option<TenantId>, before: Timestamp) -> Result<Option<TenantId>> {
+pub async fn find_tenant_after(db: &Db, after: Option<TenantId>, before: Timestamp) -> Result<Option<TenantId>> {
     let after = after.map(|tenant| tenant.to_string()).unwrap_or_default();
     db.find(NEXT_TO_CLEAN, crate::args![after, before]).await
 }
 
 /// Deletes at most `rows` entries of a tenant that are older than `before`; true if there may be more. It works tenant by
 /// tenant, because an index over all tenants' entries by time would tempt PostgreSQL to read one tenant's trail along it.
-pub async fn clean(db: &Db, tenant: TenantId, before: Timestamp, rows: i64) -> Result<bool> {
+pub async fn delete_old_entries(db: &Db, tenant: TenantId, before: Timestamp, rows: i64) -> Result<bool> {
     let removed = db.write(async move |tx| tx.exec(CLEAN, crate::args![tenant, before, rows]).await).await?;
     Ok(removed == rows.unsigned_abs())
 }

@@ -3,7 +3,7 @@
 //! They are read in the transaction of the action and under the tenant's clock, which every change of a credential ticks, so
 //! they hold until the commit. A key's networks restrict requests only, so they do not matter here.
 
-use super::standing::{KeyRow, Rights, person};
+use super::rights::{KeyRightsRow, Rights, user_rights};
 use crate::base::{ActorKind, ActorRef, Error, Result};
 use crate::store::Tx;
 
@@ -17,7 +17,7 @@ crate::statements! {
 }
 
 /// Returns the current rights of the saver. If there are none left, the error is a 403 that says why.
-pub async fn authority(tx: &mut Tx, saver: &ActorRef) -> Result<Rights> {
+pub async fn load_saver_rights(tx: &mut Tx, saver: &ActorRef) -> Result<Rights> {
     tx.tick().await?;
     let gone = |why: &str| {
         let detail = format!("{} {}, who saved this, {why}.", saver.kind.as_str(), saver.name);
@@ -27,13 +27,13 @@ pub async fn authority(tx: &mut Tx, saver: &ActorRef) -> Result<Rights> {
     match saver.kind {
         ActorKind::User => {
             let row: Option<(String, bool)> = tx.find(FIND_SAVER_USER, crate::args![id]).await?;
-            row.and_then(|row| person(None, &row)).ok_or_else(|| gone("is no longer an active user"))
+            row.and_then(|row| user_rights(None, &row)).ok_or_else(|| gone("is no longer an active user"))
         }
         ActorKind::ApiKey => {
-            let row: Option<KeyRow> = tx.find(FIND_SAVER_KEY, crate::args![id]).await?;
-            let rights = row.map(|row| row.rights(None)).ok_or_else(|| gone("was revoked"))?;
+            let row: Option<KeyRightsRow> = tx.find(FIND_SAVER_KEY, crate::args![id]).await?;
+            let rights = row.map(|row| row.into_rights(None)).ok_or_else(|| gone("was revoked"))?;
             // Judged by the time of day, because the tenant's clock may be ahead.
-            if rights.ends_at.is_some_and(|end| end <= tx.world().now()) {
+            if rights.expires_at.is_some_and(|end| end <= tx.env().now()) {
                 return Err(gone("has expired"));
             }
             Ok(rights)

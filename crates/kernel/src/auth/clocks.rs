@@ -10,7 +10,7 @@
 use serde::Serialize;
 
 use super::signin_links::SIGNIN_LINK_MS;
-use crate::audit::{self, Changes, Entry};
+use crate::audit::{self, AuditChanges, NewAuditEntry};
 use crate::base::{Result, Timestamp};
 use crate::store::{CLOCK_AHEAD_MAX_MS, Db};
 
@@ -71,29 +71,29 @@ pub async fn list_clocks(db: &Db) -> Result<Vec<TenantClock>> {
 /// The tenant's clock and the current time (the database's own where it has one). `None` unless the clock is so far ahead
 /// that nothing can be written.
 pub async fn find_stuck_clock(db: &Db) -> Result<Option<(Timestamp, Timestamp)>> {
-    let stood: Timestamp = db.one(GET_CLOCK, crate::args![]).await?;
+    let stood: Timestamp = db.get_one(GET_CLOCK, crate::args![]).await?;
     let now = db.database_now().await?;
     Ok(is_stuck(stood, now).then_some((stood, now)))
 }
 
 fn is_stuck(stood: Timestamp, now: Timestamp) -> bool {
-    stood > now.plus(CLOCK_AHEAD_MAX_MS)
+    stood > now.plus_ms(CLOCK_AHEAD_MAX_MS)
 }
 
 /// Deletes sessions and sign-in links with future timestamps, and clamps the last uses of keys to `now`.
-pub async fn bring_credentials_back(db: &Db, now: Timestamp) -> Result<()> {
+pub async fn clamp_future_credentials(db: &Db, now: Timestamp) -> Result<()> {
     // A node's own time may be slightly ahead of the database's.
-    db.exec_in_steps(DELETE_FUTURE_SESSIONS, vec![now.plus(CLOCK_AHEAD_MAX_MS).into()]).await?;
-    db.exec_in_steps(DELETE_FUTURE_LINKS, vec![now.plus(SIGNIN_LINK_MS).into()]).await?;
+    db.exec_in_steps(DELETE_FUTURE_SESSIONS, vec![now.plus_ms(CLOCK_AHEAD_MAX_MS).into()]).await?;
+    db.exec_in_steps(DELETE_FUTURE_LINKS, vec![now.plus_ms(SIGNIN_LINK_MS).into()]).await?;
     db.exec_in_steps(SET_USES_BACK, vec![now.into()]).await?;
     Ok(())
 }
 
 /// Resets the tenant's clock to the current time and returns it. Called after all records are clamped: from here on the
 /// tenant can write.
-pub async fn set_clock_back(db: &Db) -> Result<Timestamp> {
+pub async fn reset_clock(db: &Db) -> Result<Timestamp> {
     db.write(async |tx| {
-        let stood: Timestamp = tx.one(GET_CLOCK, crate::args![]).await?;
+        let stood: Timestamp = tx.get_one(GET_CLOCK, crate::args![]).await?;
         let now = tx.database_now();
         // Another repair may have finished first.
         if !is_stuck(stood, now) {
@@ -101,10 +101,10 @@ pub async fn set_clock_back(db: &Db) -> Result<Timestamp> {
         }
         tx.exec(SET_CLOCK_BACK, crate::args![now]).await?;
         tx.tick().await?;
-        let mut changes = Changes::default();
-        changes.add("last_at", stood.to_string(), now.to_string());
+        let mut changes = AuditChanges::default();
+        changes.add_if_changed("last_at", stood.to_string(), now.to_string());
         let tenant = tx.tenant_id().map(|id| id.to_string()).unwrap_or_default();
-        audit::record(tx, Entry::new("clock.repair", "tenant", tenant).changes(changes)).await?;
+        audit::record_entry(tx, NewAuditEntry::new("clock.repair", "tenant", tenant).with_changes(changes)).await?;
         Ok(now)
     })
     .await

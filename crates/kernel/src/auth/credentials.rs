@@ -12,7 +12,7 @@ use super::key_format::PublicId;
 use super::principal::{KeyIdentity, Principal, Tenant, UserIdentity};
 use super::role::Role;
 use super::scope::{Scope, Scopes};
-use crate::base::{ApiKeyId, Code, Error, Result, SessionId, TenantId, Timestamp, equal};
+use crate::base::{ApiKeyId, Code, Error, Result, SessionId, TenantId, Timestamp, constant_time_eq};
 use crate::store::{Db, FromRow, Purpose, Row, Store};
 
 crate::statements! {
@@ -39,7 +39,7 @@ crate::statements! {
 }
 
 /// An API key as stored.
-struct StoredKey {
+struct CachedKey {
     principal: Arc<Principal>,
     expires_at: Timestamp,
     revoked_at: Option<Timestamp>,
@@ -47,13 +47,13 @@ struct StoredKey {
     valid_until: Option<Timestamp>,
 }
 
-impl FromRow for StoredKey {
+impl FromRow for CachedKey {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let (scopes, cidrs, secret): (String, String, String) = (row.get(5)?, row.get(6)?, row.get(9)?);
         let mut scopes = Scopes::from_json(&scopes)?;
         let made_by_operator: bool = row.get(12)?;
         if !made_by_operator {
-            scopes = scopes.without(Scope::PlatformRead);
+            scopes = scopes.without_scope(Scope::PlatformRead);
         }
         let key = KeyIdentity {
             id: row.get(3)?,
@@ -61,8 +61,8 @@ impl FromRow for StoredKey {
             name: row.get(4)?,
             allowed_cidrs: serde_json::from_str(&cidrs).map_err(Error::internal)?,
         };
-        Ok(StoredKey {
-            principal: Arc::new(Principal::key(tenant(row)?, key, scopes)),
+        Ok(CachedKey {
+            principal: Arc::new(Principal::from_key(tenant_from_row(row)?, key, scopes)),
             expires_at: row.get(7)?,
             revoked_at: row.get(8)?,
             secret_hash: row.get(10)?,
@@ -71,10 +71,10 @@ impl FromRow for StoredKey {
     }
 }
 
-impl StoredKey {
-    fn standing(&self, now: Timestamp) -> Result<Found> {
+impl CachedKey {
+    fn check_valid(&self, now: Timestamp) -> Result<ValidPrincipal> {
         if self.revoked_at.is_some() || self.valid_until.is_some_and(|end| end <= now) {
-            return Err(unauthenticated());
+            return Err(unauthenticated_error());
         }
         if self.expires_at <= now {
             return Err(Error::new(Code::KeyExpired, format!("The key expired at {}.", self.expires_at)));
@@ -84,14 +84,14 @@ impl StoredKey {
 }
 
 /// A session as stored.
-struct StoredSession {
+struct CachedSession {
     principal: Arc<Principal>,
     id: SessionId,
     last_seen_at: Timestamp,
     expires_at: Timestamp,
 }
 
-impl FromRow for StoredSession {
+impl FromRow for CachedSession {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let role: String = row.get(7)?;
         let user = UserIdentity {
@@ -102,16 +102,16 @@ impl FromRow for StoredSession {
             role: Role::parse(&role).ok_or_else(|| Error::internal(format!("unknown role {role:?}")))?,
             platform_operator: row.get(8)?,
         };
-        Ok(StoredSession {
+        Ok(CachedSession {
             id: user.session,
-            principal: Arc::new(Principal::user(tenant(row)?, user)),
+            principal: Arc::new(Principal::from_user(tenant_from_row(row)?, user)),
             last_seen_at: row.get(9)?,
             expires_at: row.get(10)?,
         })
     }
 }
 
-fn tenant(row: &Row<'_>) -> Result<Tenant> {
+fn tenant_from_row(row: &Row<'_>) -> Result<Tenant> {
     Ok(Tenant { id: row.get(0)?, slug: row.get(1)?, name: row.get(2)? })
 }
 
@@ -127,59 +127,59 @@ const LEARN_ROWS: i64 = 1_000;
 
 #[derive(Default)]
 pub struct Credentials {
-    cache: Mutex<Cache>,
+    cache: Mutex<CredentialCache>,
     /// Hashes of stored credentials that this node knows of. A known credential gets no rights by that; it is only looked up
     /// even when its address is throttled because somebody guesses there.
     known: Mutex<HashSet<[u8; 32]>>,
     /// The same for passes, which are stored by their features.
     known_passes: Mutex<HashSet<[u8; 32]>>,
-    uses: Mutex<Uses>,
+    uses: Mutex<PendingUses>,
 }
 
 #[derive(Default)]
-struct Cache {
+struct CredentialCache {
     /// Incremented by every local revocation; a read that began earlier is not cached.
     epoch: u64,
-    keys: HashMap<[u8; 32], (Instant, Arc<StoredKey>)>,
-    sessions: HashMap<[u8; 32], (Instant, Arc<StoredSession>)>,
+    keys: HashMap<[u8; 32], (Instant, Arc<CachedKey>)>,
+    sessions: HashMap<[u8; 32], (Instant, Arc<CachedSession>)>,
 }
 
 /// The principal, and when its credential expires.
-pub type Found = (Arc<Principal>, Timestamp);
+pub type ValidPrincipal = (Arc<Principal>, Timestamp);
 
 #[derive(Default)]
-struct Uses {
+struct PendingUses {
     keys: HashMap<ApiKeyId, (TenantId, Timestamp, IpAddr)>,
     sessions: HashMap<SessionId, Timestamp>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Credentials {
     /// Whether this node knows that a credential with this hash is stored.
-    pub(crate) fn knows(&self, hash: &[u8; 32]) -> bool {
-        lock(&self.known).contains(hash) || lock(&self.known_passes).contains(hash)
+    pub(crate) fn is_known(&self, hash: &[u8; 32]) -> bool {
+        lock_mutex(&self.known).contains(hash) || lock_mutex(&self.known_passes).contains(hash)
     }
 
     /// Adds the hash to the known ones if the credential was found, and removes it if it was not.
-    fn note<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
-        note(&self.known, hash, found)
+    fn update_known<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
+        update_known_set(&self.known, hash, found)
     }
 
-    pub(crate) fn note_pass<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
-        note(&self.known_passes, hash, found)
+    pub(crate) fn update_known_pass<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
+        update_known_set(&self.known_passes, hash, found)
     }
 
     /// Adds a credential that was just created, so that its owner can use it at once.
-    pub fn remember(&self, hash: [u8; 32]) {
-        remember(&self.known, hash);
+    pub fn remember_credential(&self, hash: [u8; 32]) {
+        insert_known(&self.known, hash);
     }
 
     /// Reloads the known credentials, so that one created by another node or before the start is looked up, too, while its
     /// address is throttled. Deleted credentials drop out.
-    pub async fn learn(&self, store: &Store) -> Result<()> {
+    pub async fn load_known(&self, store: &Store) -> Result<()> {
         let db = store.system(Purpose::Credentials);
         let mut stored = HashSet::new();
         let mut after = String::new();
@@ -196,7 +196,7 @@ impl Credentials {
             after.clone_from(last);
             stored.extend(rows.into_iter().filter_map(|hash| <[u8; 32]>::try_from(hash).ok()));
         }
-        *lock(&self.known) = stored;
+        *lock_mutex(&self.known) = stored;
         Ok(())
     }
 
@@ -208,24 +208,24 @@ impl Credentials {
         (public_id, hash): (&str, [u8; 32]),
         now: Timestamp,
         admit: impl FnOnce() -> Result<()>,
-    ) -> Result<Found> {
-        if let Some(key) = self.cached(|cache| cache.keys.get(&hash)) {
-            return key.standing(now);
+    ) -> Result<ValidPrincipal> {
+        if let Some(key) = self.find_cached(|cache| cache.keys.get(&hash)) {
+            return key.check_valid(now);
         }
-        if !self.knows(&hash) {
+        if !self.is_known(&hash) {
             admit()?;
         }
-        let found = self.read_key(store, public_id, hash).await.and_then(|key| key.standing(now));
-        self.note(hash, found)
+        let found = self.read_key(store, public_id, hash).await.and_then(|key| key.check_valid(now));
+        self.update_known(hash, found)
     }
 
-    async fn read_key(&self, store: &Store, public_id: &str, hash: [u8; 32]) -> Result<Arc<StoredKey>> {
+    async fn read_key(&self, store: &Store, public_id: &str, hash: [u8; 32]) -> Result<Arc<CachedKey>> {
         let read = self.start_read();
         let db = store.system(Purpose::Credentials);
-        let found: Option<StoredKey> = db.find(FIND_KEY, crate::args![public_id]).await?;
-        let found = found.filter(|key| equal(&key.secret_hash, &hash)).map(Arc::new);
-        let key = found.ok_or_else(unauthenticated)?;
-        self.keep(read, |cache, started| drop(cache.keys.insert(hash, (started, key.clone()))));
+        let found: Option<CachedKey> = db.find(FIND_KEY, crate::args![public_id]).await?;
+        let found = found.filter(|key| constant_time_eq(&key.secret_hash, &hash)).map(Arc::new);
+        let key = found.ok_or_else(unauthenticated_error)?;
+        self.insert_cached(read, |cache, started| drop(cache.keys.insert(hash, (started, key.clone()))));
         Ok(key)
     }
 
@@ -236,47 +236,47 @@ impl Credentials {
         hash: [u8; 32],
         (now, idle_ms): (Timestamp, i64),
         admit: impl FnOnce() -> Result<()>,
-    ) -> Result<Found> {
-        if let Some(session) = self.cached(|cache| cache.sessions.get(&hash)) {
-            return self.standing(&session, now, idle_ms);
+    ) -> Result<ValidPrincipal> {
+        if let Some(session) = self.find_cached(|cache| cache.sessions.get(&hash)) {
+            return self.check_session(&session, now, idle_ms);
         }
-        if !self.knows(&hash) {
+        if !self.is_known(&hash) {
             admit()?;
         }
         let session = self.read_session(store, hash).await;
-        self.note(hash, session.and_then(|session| self.standing(&session, now, idle_ms)))
+        self.update_known(hash, session.and_then(|session| self.check_session(&session, now, idle_ms)))
     }
 
-    async fn read_session(&self, store: &Store, hash: [u8; 32]) -> Result<Arc<StoredSession>> {
+    async fn read_session(&self, store: &Store, hash: [u8; 32]) -> Result<Arc<CachedSession>> {
         let read = self.start_read();
         let db = store.system(Purpose::Credentials);
-        let found: Option<StoredSession> = db.find(FIND_SESSION, crate::args![hash.as_slice()]).await?;
-        let session = found.map(Arc::new).ok_or_else(unauthenticated)?;
-        self.keep(read, |cache, started| drop(cache.sessions.insert(hash, (started, session.clone()))));
+        let found: Option<CachedSession> = db.find(FIND_SESSION, crate::args![hash.as_slice()]).await?;
+        let session = found.map(Arc::new).ok_or_else(unauthenticated_error)?;
+        self.insert_cached(read, |cache, started| drop(cache.sessions.insert(hash, (started, session.clone()))));
         Ok(session)
     }
 
-    fn standing(&self, session: &StoredSession, now: Timestamp, idle_ms: i64) -> Result<Found> {
-        let noted = lock(&self.uses).sessions.get(&session.id).copied();
+    fn check_session(&self, session: &CachedSession, now: Timestamp, idle_ms: i64) -> Result<ValidPrincipal> {
+        let noted = lock_mutex(&self.uses).sessions.get(&session.id).copied();
         let last_seen = noted.map_or(session.last_seen_at, |noted| noted.max(session.last_seen_at));
-        if session.expires_at.min(last_seen.plus(idle_ms)) <= now {
+        if session.expires_at.min(last_seen.plus_ms(idle_ms)) <= now {
             return Err(Error::new(Code::SessionExpired, "The session has expired; sign in again."));
         }
-        Ok((session.principal.clone(), session.expires_at.min(now.plus(idle_ms))))
+        Ok((session.principal.clone(), session.expires_at.min(now.plus_ms(idle_ms))))
     }
 
-    fn cached<T>(&self, get: impl FnOnce(&Cache) -> Option<&(Instant, Arc<T>)>) -> Option<Arc<T>> {
-        let cache = lock(&self.cache);
+    fn find_cached<T>(&self, get: impl FnOnce(&CredentialCache) -> Option<&(Instant, Arc<T>)>) -> Option<Arc<T>> {
+        let cache = lock_mutex(&self.cache);
         let (started, value) = get(&cache)?;
         (started.elapsed() < CACHED_MAX).then(|| value.clone())
     }
 
     fn start_read(&self) -> (Instant, u64) {
-        (Instant::now(), lock(&self.cache).epoch)
+        (Instant::now(), lock_mutex(&self.cache).epoch)
     }
 
-    fn keep(&self, (started, epoch): (Instant, u64), insert: impl FnOnce(&mut Cache, Instant)) {
-        let mut cache = lock(&self.cache);
+    fn insert_cached(&self, (started, epoch): (Instant, u64), insert: impl FnOnce(&mut CredentialCache, Instant)) {
+        let mut cache = lock_mutex(&self.cache);
         if cache.epoch == epoch {
             if cache.keys.len() + cache.sessions.len() >= CACHE_ENTRIES_MAX {
                 cache.keys.clear();
@@ -287,32 +287,32 @@ impl Credentials {
     }
 
     /// Removes the tenant's credentials from the cache. Called when a credential changes, before the response.
-    pub fn forget(&self, tenant: TenantId) {
-        let mut cache = lock(&self.cache);
+    pub fn invalidate_tenant(&self, tenant: TenantId) {
+        let mut cache = lock_mutex(&self.cache);
         cache.epoch += 1;
         cache.keys.retain(|_, (_, key)| key.principal.tenant.id != tenant);
         cache.sessions.retain(|_, (_, session)| session.principal.tenant.id != tenant);
     }
 
     /// Removes the sessions of all tenants from the cache.
-    fn forget_sessions(&self) {
-        let mut cache = lock(&self.cache);
+    fn invalidate_sessions(&self) {
+        let mut cache = lock_mutex(&self.cache);
         cache.epoch += 1;
         cache.sessions.clear();
     }
 
-    pub(crate) fn note_key_use(&self, key: ApiKeyId, tenant: TenantId, now: Timestamp, address: IpAddr) {
-        lock(&self.uses).keys.insert(key, (tenant, now, address));
+    pub(crate) fn record_key_use(&self, key: ApiKeyId, tenant: TenantId, now: Timestamp, address: IpAddr) {
+        lock_mutex(&self.uses).keys.insert(key, (tenant, now, address));
     }
 
-    pub(crate) fn note_session_use(&self, session: SessionId, now: Timestamp) {
-        lock(&self.uses).sessions.insert(session, now);
+    pub(crate) fn record_session_use(&self, session: SessionId, now: Timestamp) {
+        lock_mutex(&self.uses).sessions.insert(session, now);
     }
 
     /// Saves the last uses recorded since the last call.
     pub async fn flush_uses(&self, db: &Db) -> Result<()> {
-        let mut keys: Vec<_> = lock(&self.uses).keys.iter().map(|(id, used)| (*id, *used)).collect();
-        let mut sessions: Vec<_> = lock(&self.uses).sessions.iter().map(|(id, at)| (*id, *at)).collect();
+        let mut keys: Vec<_> = lock_mutex(&self.uses).keys.iter().map(|(id, used)| (*id, *used)).collect();
+        let mut sessions: Vec<_> = lock_mutex(&self.uses).sessions.iter().map(|(id, at)| (*id, *at)).collect();
         // The same order on every node, so that two nodes do not deadlock.
         keys.sort_unstable_by_key(|(id, _)| *id);
         sessions.sort_unstable_by_key(|(id, _)| *id);
@@ -326,7 +326,7 @@ impl Credentials {
             })
             .await?;
             // A use is kept until it is on disk, so that an outage of the database does not lose it.
-            let mut uses = lock(&self.uses);
+            let mut uses = lock_mutex(&self.uses);
             for (id, used) in chunk {
                 if uses.keys.get(id) == Some(used) {
                     uses.keys.remove(id);
@@ -343,8 +343,8 @@ impl Credentials {
             })
             .await?;
             // A use is kept until it is on disk and no cached row is older, so that a session in use does not look idle.
-            self.forget_sessions();
-            let mut uses = lock(&self.uses);
+            self.invalidate_sessions();
+            let mut uses = lock_mutex(&self.uses);
             for (id, at) in chunk {
                 if uses.sessions.get(id) == Some(at) {
                     uses.sessions.remove(id);
@@ -355,18 +355,18 @@ impl Credentials {
     }
 }
 
-fn note<T>(known: &Mutex<HashSet<[u8; 32]>>, hash: [u8; 32], found: Result<T>) -> Result<T> {
+fn update_known_set<T>(known: &Mutex<HashSet<[u8; 32]>>, hash: [u8; 32], found: Result<T>) -> Result<T> {
     match &found {
-        Ok(_) => remember(known, hash),
+        Ok(_) => insert_known(known, hash),
         // An outage of the database says nothing about the credential.
         Err(error) if error.code().status() >= 500 => {}
-        Err(_) => drop(lock(known).remove(&hash)),
+        Err(_) => drop(lock_mutex(known).remove(&hash)),
     }
     found
 }
 
-fn remember(known: &Mutex<HashSet<[u8; 32]>>, hash: [u8; 32]) {
-    let mut known = lock(known);
+fn insert_known(known: &Mutex<HashSet<[u8; 32]>>, hash: [u8; 32]) {
+    let mut known = lock_mutex(known);
     if known.len() >= KNOWN_MAX
         && !known.contains(&hash)
         && let Some(other) = known.iter().next().copied()
@@ -379,6 +379,6 @@ fn remember(known: &Mutex<HashSet<[u8; 32]>>, hash: [u8; 32]) {
 /// Rows per transaction. Transactions are short, because one slow transaction delays its group commit.
 const FLUSH_ROWS: usize = 200;
 
-pub(crate) fn unauthenticated() -> Error {
+pub(crate) fn unauthenticated_error() -> Error {
     Error::new(Code::Unauthenticated, "Send a valid API key (Authorization: Bearer or X-API-Key) or a session cookie.")
 }

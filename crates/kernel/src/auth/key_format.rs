@@ -2,7 +2,7 @@
 //!
 //! Scanners find a leaked key by its pattern, and a mistyped key is refused without a database query.
 
-use crate::base::{BASE62, Chance, Secrets};
+use crate::base::{BASE62, RandomSource, Secrets};
 
 const PREFIX: &str = "tck_";
 const PUBLIC_ID_LEN: usize = 8;
@@ -28,9 +28,9 @@ impl PublicId {
 pub struct PlainKey(String);
 
 impl PlainKey {
-    pub fn generate(chance: &Chance) -> Self {
-        let body = format!("{PREFIX}{}_{}", chance.base62(PUBLIC_ID_LEN), chance.base62(RANDOM_LEN));
-        let checksum = checksum(&body).map(char::from);
+    pub fn generate(chance: &RandomSource) -> Self {
+        let body = format!("{PREFIX}{}_{}", chance.base62_text(PUBLIC_ID_LEN), chance.base62_text(RANDOM_LEN));
+        let checksum = compute_checksum(&body).map(char::from);
         PlainKey(body + &String::from_iter(checksum))
     }
 
@@ -43,7 +43,7 @@ impl PlainKey {
         let (public_id, random) = body.strip_prefix(PREFIX)?.split_at(PUBLIC_ID_LEN);
         let random = random.strip_prefix('_')?;
         let well_formed = [public_id, random].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_alphanumeric()));
-        (well_formed && checksum(body) == given.as_bytes()).then(|| PlainKey(text.to_owned()))
+        (well_formed && compute_checksum(body) == given.as_bytes()).then(|| PlainKey(text.to_owned()))
     }
 
     pub fn public_id(&self) -> &str {
@@ -51,7 +51,7 @@ impl PlainKey {
     }
 
     /// The prefix that lists show to tell keys apart.
-    pub fn prefix(&self) -> &str {
+    pub fn display_prefix(&self) -> &str {
         &self.0[..PREFIX.len() + PUBLIC_ID_LEN]
     }
 
@@ -65,12 +65,12 @@ impl PlainKey {
     }
 
     /// The plain text, for the one response that shows it.
-    pub fn reveal(self) -> String {
+    pub fn expose_secret(self) -> String {
         self.0
     }
 }
 
-fn checksum(body: &str) -> [u8; CHECKSUM_LEN] {
+fn compute_checksum(body: &str) -> [u8; CHECKSUM_LEN] {
     let mut rest = crc32fast::hash(body.as_bytes()) as usize;
     let mut text = [b'0'; CHECKSUM_LEN];
     for digit in text.iter_mut().rev() {
@@ -89,7 +89,7 @@ mod tests {
     fn the_checksum_is_crc32_in_base62() {
         // The check value of CRC32 (IEEE), read back from its six digits.
         let mut value = 0u64;
-        for digit in checksum("123456789") {
+        for digit in compute_checksum("123456789") {
             let place = BASE62.iter().position(|c| *c == digit);
             value = value * 62 + place.unwrap() as u64;
         }
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_key_reads_back_and_any_other_character_is_refused() {
-        let text = PlainKey::generate(&Chance::System).reveal();
+        let text = PlainKey::generate(&RandomSource::System).expose_secret();
         assert!(PlainKey::parse(&text).is_some());
         for at in 0..text.len() {
             let mut altered = text.clone().into_bytes();

@@ -2,9 +2,9 @@
 //! users belongs to the features.
 
 use super::principal::Tenant;
-use crate::audit::{self, Entry};
+use crate::audit::{self, NewAuditEntry};
 use crate::base::{Actor, Error, Label, OnDuplicate, RecordId, Result, TenantId, UserId, check_slug};
-use crate::store::refer::Referable;
+use crate::store::references::Referable;
 use crate::store::{Db, FromRow, Purpose, Row, Store, Tx};
 
 crate::statements! {
@@ -28,10 +28,10 @@ const LIST_ROWS: i64 = 500;
 pub async fn create_tenant(store: &Store, name: &str, slug: &str) -> Result<Tenant> {
     let name = Label::parse(name).map_err(|detail| Error::invalid("/name", "invalid_name", detail))?.into_string();
     check_slug(slug)?;
-    let tenant = Tenant { id: TenantId::new(store.world()), slug: slug.to_owned(), name };
+    let tenant = Tenant { id: TenantId::new(store.env()), slug: slug.to_owned(), name };
     let made = tenant.clone();
     store
-        .tenant(tenant.id, Actor::operator(store.world()))
+        .tenant(tenant.id, Actor::for_operator(store.env()))
         .write(async move |tx| insert_tenant(tx, &tenant).await)
         .await
         .on_duplicate(|| Error::conflict(format!("A tenant with the slug {slug:?} exists already.")))?;
@@ -40,26 +40,26 @@ pub async fn create_tenant(store: &Store, name: &str, slug: &str) -> Result<Tena
 
 /// Inserts a tenant in a transaction of its own handle, to which the caller can add more records.
 pub async fn insert_tenant(tx: &mut Tx, tenant: &Tenant) -> Result<()> {
-    let now = tx.world().now();
+    let now = tx.env().now();
     tx.exec(INSERT_TENANT, crate::args![tenant.slug, tenant.name, now]).await?;
     tx.exec(INSERT_CLOCK, crate::args![now]).await?;
-    audit::record(tx, Entry::new("tenant.create", "tenant", tenant.id)).await
+    audit::record_entry(tx, NewAuditEntry::new("tenant.create", "tenant", tenant.id)).await
 }
 
 /// The operator's handle to a tenant, for the command line only.
-pub fn operate(store: &Store, tenant: &Tenant) -> Db {
-    store.tenant(tenant.id, Actor::operator(store.world()))
+pub fn open_as_operator(store: &Store, tenant: &Tenant) -> Db {
+    store.tenant(tenant.id, Actor::for_operator(store.env()))
 }
 
 /// On an empty store, returns the default tenant, which is not inserted yet, and the service's handle to it. `None` when
 /// there is a tenant already. If several nodes do this at once, the unique slug lets only one of them insert it.
-pub async fn first_tenant(store: &Store) -> Result<Option<(Tenant, Db)>> {
-    let tenants: i64 = store.system(Purpose::Startup).one(COUNT_TENANTS, crate::args![]).await?;
+pub async fn plan_first_tenant(store: &Store) -> Result<Option<(Tenant, Db)>> {
+    let tenants: i64 = store.system(Purpose::Startup).get_one(COUNT_TENANTS, crate::args![]).await?;
     if tenants > 0 {
         return Ok(None);
     }
-    let tenant = Tenant { id: TenantId::new(store.world()), slug: "default".to_owned(), name: "Default".to_owned() };
-    let db = store.tenant(tenant.id, Actor::system());
+    let tenant = Tenant { id: TenantId::new(store.env()), slug: "default".to_owned(), name: "Default".to_owned() };
+    let db = store.tenant(tenant.id, Actor::for_system());
     Ok(Some((tenant, db)))
 }
 

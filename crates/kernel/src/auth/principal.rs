@@ -23,7 +23,7 @@ pub struct Tenant {
 
 pub struct Principal {
     pub tenant: Tenant,
-    pub identity: Identity,
+    pub identity: PrincipalIdentity,
     pub scopes: Scopes,
     /// The id of the user or key that acts.
     pub actor_id: Arc<str>,
@@ -31,7 +31,7 @@ pub struct Principal {
     pub credential_id: Arc<str>,
 }
 
-pub enum Identity {
+pub enum PrincipalIdentity {
     User(UserIdentity),
     Key(KeyIdentity),
 }
@@ -54,14 +54,14 @@ pub struct KeyIdentity {
 }
 
 impl Principal {
-    pub fn user(tenant: Tenant, user: UserIdentity) -> Self {
-        let scopes = user.role.scopes(user.platform_operator);
+    pub fn from_user(tenant: Tenant, user: UserIdentity) -> Self {
+        let scopes = user.role.granted_scopes(user.platform_operator);
         let (actor_id, credential_id) = (user.id.to_string().into(), user.session.to_string().into());
-        Principal { tenant, identity: Identity::User(user), scopes, actor_id, credential_id }
+        Principal { tenant, identity: PrincipalIdentity::User(user), scopes, actor_id, credential_id }
     }
 
-    pub fn key(tenant: Tenant, key: KeyIdentity, scopes: Scopes) -> Self {
+    pub fn from_key(tenant: Tenant, key: KeyIdentity, scopes: Scopes) -> Self {
         let id: Arc<str> = key.id.to_string().into();
-        Principal { tenant, identity: Identity::Key(key), scopes, actor_id: id.clone(), credential_id: id }
+        Principal { tenant, identity: PrincipalIdentity::Key(key), scopes, actor_id: id.clone(), credential_id: id }
     }
 }

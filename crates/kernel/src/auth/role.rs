@@ -32,7 +32,7 @@ impl Role {
     }
 
     /// The scopes of a session of this role.
-    pub fn scopes(self, platform_operator: bool) -> Scopes {
+    pub fn granted_scopes(self, platform_operator: bool) -> Scopes {
         let words: &[&str] = match self {
             Role::Admin => &["*"],
             Role::Technician => &[
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn every_role_holds_known_scopes() {
         for role in Role::ALL {
-            assert!(!role.scopes(true).words().is_empty(), "{}", role.as_str());
+            assert!(!role.granted_scopes(true).granted_words().is_empty(), "{}", role.as_str());
         }
     }
 }

@@ -81,7 +81,7 @@ impl Scopes {
     }
 
     /// Every word that can be granted.
-    pub fn vocabulary() -> Vec<String> {
+    pub fn grantable_words() -> Vec<String> {
         let mut words = vec!["*".to_owned()];
         for scope in Scope::ALL {
             let family = format!("{}:*", scope.family());
@@ -93,17 +93,17 @@ impl Scopes {
         words
     }
 
-    pub fn words(&self) -> &[String] {
+    pub fn granted_words(&self) -> &[String] {
         &self.granted
     }
 
-    pub fn holds(&self, scope: Scope) -> bool {
-        self.held & bit(scope) != 0
+    pub fn has_scope(&self, scope: Scope) -> bool {
+        self.held & scope_bit(scope) != 0
     }
 
     /// The first scope of `wanted` that this set does not have.
-    pub fn missing_of(&self, wanted: &Scopes) -> Option<Scope> {
-        Scope::ALL.iter().copied().find(|scope| wanted.holds(*scope) && !self.holds(*scope))
+    pub fn find_missing(&self, wanted: &Scopes) -> Option<Scope> {
+        Scope::ALL.iter().copied().find(|scope| wanted.has_scope(*scope) && !self.has_scope(*scope))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -128,20 +128,20 @@ impl Scopes {
     }
 
     #[must_use]
-    pub fn without(mut self, scope: Scope) -> Self {
-        self.held &= !bit(scope);
+    pub fn without_scope(mut self, scope: Scope) -> Self {
+        self.held &= !scope_bit(scope);
         self.granted.retain(|word| word != scope.name());
         self
     }
 }
 
-fn bit(scope: Scope) -> u32 {
+fn scope_bit(scope: Scope) -> u32 {
     1 << scope as u32
 }
 
 fn bits_of(word: &str) -> Option<u32> {
     let named = |wanted: &dyn Fn(Scope) -> bool| {
-        let bits = Scope::ALL.iter().filter(|scope| wanted(**scope)).fold(0, |bits, scope| bits | bit(*scope));
+        let bits = Scope::ALL.iter().filter(|scope| wanted(**scope)).fold(0, |bits, scope| bits | scope_bit(*scope));
         (bits != 0).then_some(bits)
     };
     match word.strip_suffix(":*") {
@@ -165,15 +165,15 @@ mod tests {
     fn a_star_is_everything_but_the_platform() {
         let all = scopes(&["*"]);
         for scope in Scope::ALL {
-            assert_eq!(all.holds(*scope), *scope != Scope::PlatformRead, "{}", scope.name());
+            assert_eq!(all.has_scope(*scope), *scope != Scope::PlatformRead, "{}", scope.name());
         }
     }
 
     #[test]
     fn write_does_not_include_read() {
         let write = scopes(&["api_keys:write"]);
-        assert!(write.holds(Scope::ApiKeysWrite) && !write.holds(Scope::ApiKeysRead));
-        assert_eq!(write.missing_of(&scopes(&["api_keys:*"])), Some(Scope::ApiKeysRead));
+        assert!(write.has_scope(Scope::ApiKeysWrite) && !write.has_scope(Scope::ApiKeysRead));
+        assert_eq!(write.find_missing(&scopes(&["api_keys:*"])), Some(Scope::ApiKeysRead));
     }
 
     #[test]
@@ -187,14 +187,14 @@ mod tests {
             (vec!["tickets:read"], vec!["tickets:write"], vec![]),
         ] {
             let found = scopes(&one).intersect(&scopes(&other));
-            assert_eq!(found.words(), shared, "{one:?} and {other:?}");
+            assert_eq!(found.granted_words(), shared, "{one:?} and {other:?}");
             assert_eq!(found.is_empty(), shared.is_empty());
         }
     }
 
     #[test]
     fn what_two_words_share_is_what_both_hold() {
-        let words = Scopes::vocabulary();
+        let words = Scopes::grantable_words();
         for one in &words {
             for other in &words {
                 let (one, other) = (scopes(&[one, "users:read"]), scopes(&[other, "cloud:*"]));

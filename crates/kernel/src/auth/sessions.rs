@@ -8,11 +8,11 @@ use serde::Serialize;
 
 use super::credentials::Credentials;
 use super::people::find_active_user;
-use crate::audit::{self, Changes, Entry};
-use crate::base::seal::Binding;
+use crate::audit::{self, AuditChanges, NewAuditEntry};
+use crate::base::seal::SealBinding;
 use crate::base::{
-    Actor, ActorKind, ActorRef, Chain, Credential, CredentialKind, Error, Result, Secrets, SessionId, TenantId,
-    Timestamp, UserId, World, sha256,
+    Actor, ActorCredential, ActorKind, ActorRef, CredentialKind, Env, Error, Result, Secrets, SessionId, TenantId,
+    Timestamp, UserId, WorkflowChain, sha256,
 };
 use crate::store::{Db, FromRow, Purpose, Row, Store, Tx, Value};
 
@@ -34,11 +34,11 @@ crate::statements! {
 }
 
 /// A secret of 256 random bits that authenticates a user: shown once, stored as a hash, never logged.
-pub struct Token(String);
+pub struct SignInToken(String);
 
-impl Token {
-    pub(super) fn new(world: &World) -> Self {
-        Token(BASE64.encode(world.chance.bytes::<32>()))
+impl SignInToken {
+    pub(super) fn new(world: &Env) -> Self {
+        SignInToken(BASE64.encode(world.random.secret_bytes::<32>()))
     }
 
     /// The hash that is stored and cached instead of the token.
@@ -46,7 +46,7 @@ impl Token {
         sha256(self.0.as_bytes())
     }
 
-    pub fn reveal(&self) -> &str {
+    pub fn expose_secret(&self) -> &str {
         &self.0
     }
 }
@@ -57,8 +57,8 @@ pub async fn create_session(
     tenant: TenantId,
     user: UserId,
     lifetime_ms: i64,
-) -> Result<(Token, Timestamp)> {
-    let db = store.tenant(tenant, Actor::operator(store.world()));
+) -> Result<(SignInToken, Timestamp)> {
+    let db = store.tenant(tenant, Actor::for_operator(store.env()));
     db.write(async move |tx| {
         let owner = lock_user(tx, user).await?;
         insert_session(tx, &owner, lifetime_ms, None).await
@@ -76,7 +76,12 @@ pub struct ProviderSession<'a> {
 /// Starts a session of a user whom a provider has signed in, in the transaction that identified the user. After the commit,
 /// the caller calls [`Credentials::remember_credential`], so that the session works at once even if its address is
 /// throttled.
-pub async fn start_session(tx: &mut Tx, user: UserId, lifetime_ms: i64, begun: &ProviderSession<'_>) -> Result<Token> {
+pub async fn start_session(
+    tx: &mut Tx,
+    user: UserId,
+    lifetime_ms: i64,
+    begun: &ProviderSession<'_>,
+) -> Result<SignInToken> {
     let owner = lock_user(tx, user).await?;
     let (token, _) = insert_session(tx, &owner, lifetime_ms, Some(begun)).await?;
     Ok(token)
@@ -109,10 +114,10 @@ pub(super) async fn insert_session(
     owner: &SessionOwner,
     lifetime_ms: i64,
     begun: Option<&ProviderSession<'_>>,
-) -> Result<(Token, Timestamp)> {
-    let (token, id) = (Token::new(tx.world()), SessionId::new(tx.world()));
-    let now = tx.world().now();
-    let expires_at = now.plus(lifetime_ms);
+) -> Result<(SignInToken, Timestamp)> {
+    let (token, id) = (SignInToken::new(tx.env()), SessionId::new(tx.env()));
+    let now = tx.env().now();
+    let expires_at = now.plus_ms(lifetime_ms);
     let (hash, provider) = (token.hash(), begun.map(|begun| begun.provider));
     let id_token = match begun.and_then(|begun| begun.id_token) {
         Some((text, secrets)) => Some(seal_id_token(tx, id, text, secrets)?),
@@ -120,31 +125,31 @@ pub(super) async fn insert_session(
     };
     let id_token = id_token.as_deref();
     tx.exec(INSERT_SESSION, crate::args![hash.as_slice(), id, owner.id, now, expires_at, provider, id_token]).await?;
-    let mut changes = Changes::default();
-    changes.add("user_id", None, Some(owner.id.to_string()));
-    changes.add("email", None, Some(owner.email.as_str()));
-    let entry = Entry::new("session.create", "session", id).changes(changes);
+    let mut changes = AuditChanges::default();
+    changes.add_if_changed("user_id", None, Some(owner.id.to_string()));
+    changes.add_if_changed("email", None, Some(owner.email.as_str()));
+    let entry = NewAuditEntry::new("session.create", "session", id).with_changes(changes);
     // With a provider, the user is the actor: this transaction has identified them.
-    let entry = if begun.is_some() { entry.by(owner.actor_ref()) } else { entry };
-    audit::record(tx, entry).await?;
+    let entry = if begun.is_some() { entry.with_actor(owner.actor_ref()) } else { entry };
+    audit::record_entry(tx, entry).await?;
     Ok((token, expires_at))
 }
 
 /// A session has one ID token, which never changes, so the version is always 1.
-fn id_token_binding<'a>(tenant: &'a str, session: &'a str) -> Binding<'a> {
-    Binding { tenant, table: "sessions.id_token", record: session, version: 1 }
+fn id_token_binding<'a>(tenant: &'a str, session: &'a str) -> SealBinding<'a> {
+    SealBinding { tenant, table: "sessions.id_token", record: session, version: 1 }
 }
 
 fn seal_id_token(tx: &Tx, id: SessionId, text: &str, secrets: &Secrets) -> Result<Vec<u8>> {
     let tenant = tx.tenant_id().ok_or_else(|| Error::internal("a session belongs to a tenant"))?;
     let (tenant, session) = (tenant.to_string(), id.to_string());
-    secrets.seal(&tx.world().chance, id_token_binding(&tenant, &session), text.as_bytes())
+    secrets.seal_value(&tx.env().random, id_token_binding(&tenant, &session), text.as_bytes())
 }
 
 /// Returns `None` if the token does not open; signing out continues without it.
 fn open_id_token(tenant: TenantId, id: SessionId, sealed: &[u8], secrets: &Secrets) -> Option<String> {
     let (tenant, session) = (tenant.to_string(), id.to_string());
-    let opened = secrets.open(id_token_binding(&tenant, &session), sealed);
+    let opened = secrets.open_value(id_token_binding(&tenant, &session), sealed);
     opened
         .inspect_err(|error| tracing::warn!(%error, session, "failed to open the ID token of a session"))
         .ok()
@@ -158,7 +163,7 @@ pub(crate) async fn end_session(db: &Db, id: SessionId) -> Result<()> {
         // deleted.
         tx.tick().await?;
         tx.exec(DELETE_SESSION, crate::args![id]).await?;
-        audit::record(tx, Entry::new("session.delete", "session", id)).await
+        audit::record_entry(tx, NewAuditEntry::new("session.delete", "session", id)).await
     })
     .await
 }
@@ -184,10 +189,10 @@ pub(crate) async fn end_presented_session(
     let Some((tenant, id, user, name, provider, id_token)) = found else { return Ok(None) };
     let actor = Actor {
         who: ActorRef { kind: ActorKind::User, id: Some(user.to_string()), name },
-        credential: Some(Credential { kind: CredentialKind::Session, id: id.to_string() }),
+        credential: Some(ActorCredential { kind: CredentialKind::Session, id: id.to_string() }),
         address: Some(address),
         request_id: Some(request_id.into()),
-        chain: Chain::default(),
+        chain: WorkflowChain::default(),
     };
     store
         .tenant(tenant, actor)
@@ -196,10 +201,10 @@ pub(crate) async fn end_presented_session(
             if tx.exec(DELETE_SESSION, crate::args![id]).await? == 0 {
                 return Ok(());
             }
-            audit::record(tx, Entry::new("session.delete", "session", id)).await
+            audit::record_entry(tx, NewAuditEntry::new("session.delete", "session", id)).await
         })
         .await?;
-    credentials.forget(tenant);
+    credentials.invalidate_tenant(tenant);
     let id_token = id_token.and_then(|sealed| open_id_token(tenant, id, &sealed, secrets));
     Ok(provider.map(|provider| EndedSession { tenant, provider, id_token }))
 }
@@ -255,7 +260,7 @@ const LIST_ROWS: i64 = 500;
 
 /// The sessions of a tenant that have not expired, the oldest first.
 pub async fn list_sessions(db: &Db) -> Result<Vec<SessionEntry>> {
-    let now = db.world().now();
+    let now = db.env().now();
     let mut all: Vec<SessionEntry> = Vec::new();
     loop {
         let after = all.last().map(|session| session.id.to_string()).unwrap_or_default();
@@ -272,30 +277,30 @@ pub async fn list_sessions(db: &Db) -> Result<Vec<SessionEntry>> {
 pub async fn revoke_session(db: &Db, id: SessionId) -> Result<bool> {
     db.write(async move |tx| {
         tx.tick().await?;
-        revoke(tx, id).await
+        revoke_in_tx(tx, id).await
     })
     .await
 }
 
 /// Ends all sessions and sign-in links of a user on behalf of the operator. Returns how many sessions there were.
-pub async fn revoke_sessions(db: &Db, user: UserId) -> Result<usize> {
+pub async fn revoke_user_sessions(db: &Db, user: UserId) -> Result<usize> {
     db.write(async move |tx| {
         tx.tick().await?;
         let sessions: Vec<SessionId> = tx.list(LIST_USER_SESSIONS, crate::args![user]).await?;
         tx.exec(DELETE_USER_LINKS, crate::args![user]).await?;
         let mut revoked = 0;
         for id in sessions {
-            revoked += usize::from(revoke(tx, id).await?);
+            revoked += usize::from(revoke_in_tx(tx, id).await?);
         }
         Ok(revoked)
     })
     .await
 }
 
-async fn revoke(tx: &mut Tx, id: SessionId) -> Result<bool> {
+async fn revoke_in_tx(tx: &mut Tx, id: SessionId) -> Result<bool> {
     if tx.exec(DELETE_SESSION, crate::args![id]).await? == 0 {
         return Ok(false);
     }
-    audit::record(tx, Entry::new("session.revoke", "session", id)).await?;
+    audit::record_entry(tx, NewAuditEntry::new("session.revoke", "session", id)).await?;
     Ok(true)
 }

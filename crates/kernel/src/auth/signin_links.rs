@@ -4,9 +4,9 @@
 use std::net::IpAddr;
 
 use super::credentials::Credentials;
-use super::sessions::{SessionOwner, Token, insert_session, lock_user};
-use crate::audit::{self, Entry};
-use crate::base::{Actor, Chain, MINUTE_MS, Result, TenantId, Timestamp, UserId, sha256};
+use super::sessions::{SessionOwner, SignInToken, insert_session, lock_user};
+use crate::audit::{self, NewAuditEntry};
+use crate::base::{Actor, MINUTE_MS, Result, TenantId, Timestamp, UserId, WorkflowChain, sha256};
 use crate::store::{FromRow, Purpose, Row, Store};
 
 crate::statements! {
@@ -48,16 +48,16 @@ impl FromRow for SigninLink {
 }
 
 /// Creates a link for a user that works once, within 15 minutes. Returns its token.
-pub async fn create_signin_link(store: &Store, tenant: TenantId, user: UserId) -> Result<Token> {
-    let token = Token::new(store.world());
+pub async fn create_signin_link(store: &Store, tenant: TenantId, user: UserId) -> Result<SignInToken> {
+    let token = SignInToken::new(store.env());
     let hash = token.hash();
-    let expires_at = store.world().now().plus(SIGNIN_LINK_MS);
+    let expires_at = store.env().now().plus_ms(SIGNIN_LINK_MS);
     store
-        .tenant(tenant, Actor::operator(store.world()))
+        .tenant(tenant, Actor::for_operator(store.env()))
         .write(async move |tx| {
             lock_user(tx, user).await?;
             tx.exec(INSERT_LINK, crate::args![hash.as_slice(), user, expires_at]).await?;
-            audit::record(tx, Entry::new("signin_link.create", "user", user)).await
+            audit::record_entry(tx, NewAuditEntry::new("signin_link.create", "user", user)).await
         })
         .await?;
     Ok(token)
@@ -65,7 +65,7 @@ pub async fn create_signin_link(store: &Store, tenant: TenantId, user: UserId) -
 
 /// Returns `None` when the link is unknown, used or expired, or its user is disabled.
 pub(crate) async fn find_signin_link(store: &Store, token: &str) -> Result<Option<SigninLink>> {
-    let (hash, now) = (sha256(token.as_bytes()), store.world().now());
+    let (hash, now) = (sha256(token.as_bytes()), store.env().now());
     store.system(Purpose::SignIn).find(FIND_LINK, crate::args![hash.as_slice(), now]).await
 }
 
@@ -75,7 +75,7 @@ pub(crate) async fn redeem_signin_link(
     token: &str,
     lifetime_ms: i64,
     (address, request_id): (IpAddr, &str),
-) -> Result<Option<Token>> {
+) -> Result<Option<SignInToken>> {
     let Some(link) = find_signin_link(store, token).await? else { return Ok(None) };
     let hash = sha256(token.as_bytes());
     let owner = SessionOwner { id: link.user, email: link.email, name: link.name };
@@ -84,7 +84,7 @@ pub(crate) async fn redeem_signin_link(
         credential: None,
         address: Some(address),
         request_id: Some(request_id.into()),
-        chain: Chain::default(),
+        chain: WorkflowChain::default(),
     };
     let redeemed = store
         .tenant(link.tenant, actor)
@@ -96,12 +96,12 @@ pub(crate) async fn redeem_signin_link(
                 return Ok(None);
             }
             let (session, _) = insert_session(tx, &owner, lifetime_ms, None).await?;
-            tx.later(NOTE_SIGN_IN, vec![owner.id.into(), tx.world().now().into()]).await?;
+            tx.enqueue(NOTE_SIGN_IN, vec![owner.id.into(), tx.env().now().into()]).await?;
             Ok(Some(session))
         })
         .await?;
     if let Some(session) = &redeemed {
-        credentials.remember(session.hash());
+        credentials.remember_credential(session.hash());
     }
     Ok(redeemed)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Label, World};
+use super::{Env, Label};
 
 /// What kind of actor it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -67,7 +67,7 @@ impl CredentialKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credential {
+pub struct ActorCredential {
     pub kind: CredentialKind,
     pub id: String,
 }
@@ -97,16 +97,16 @@ impl Default for OperatorName {
 #[derive(Clone, Debug)]
 pub struct Actor {
     pub who: ActorRef,
-    pub credential: Option<Credential>,
+    pub credential: Option<ActorCredential>,
     pub address: Option<IpAddr>,
     pub request_id: Option<Arc<str>>,
     /// The workflow runs that led to this action.
-    pub chain: Chain,
+    pub chain: WorkflowChain,
 }
 
 /// A chain of workflow runs, each triggered by the one before. Only a run has a chain that is not empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Chain {
+pub struct WorkflowChain {
     /// The number of runs.
     pub depth: i64,
     /// The tenant's sequence number at which the first run began.
@@ -115,23 +115,23 @@ pub struct Chain {
 
 impl Actor {
     /// The service itself.
-    pub fn system() -> Self {
-        Actor::local(ActorKind::System, "system")
+    pub fn for_system() -> Self {
+        Actor::new_local(ActorKind::System, "system")
     }
 
     /// The operator at the command line, by their name in the operating system.
-    pub fn operator(world: &World) -> Self {
-        Actor::local(ActorKind::Operator, world.operator.as_str())
+    pub fn for_operator(world: &Env) -> Self {
+        Actor::new_local(ActorKind::Operator, world.operator.as_str())
     }
 
     /// A workflow that acts in a run. The run's id is the request id of everything it does.
-    pub fn workflow(id: impl Display, name: &str, run: impl Display, chain: Chain) -> Self {
+    pub fn for_workflow(id: impl Display, name: &str, run: impl Display, chain: WorkflowChain) -> Self {
         let who = ActorRef { kind: ActorKind::Workflow, id: Some(id.to_string()), name: name.to_owned() };
         Actor { who, credential: None, address: None, request_id: Some(run.to_string().into()), chain }
     }
 
-    fn local(kind: ActorKind, name: &str) -> Self {
+    fn new_local(kind: ActorKind, name: &str) -> Self {
         let who = ActorRef { kind, id: None, name: name.to_owned() };
-        Actor { who, credential: None, address: None, request_id: None, chain: Chain::default() }
+        Actor { who, credential: None, address: None, request_id: None, chain: WorkflowChain::default() }
     }
 }

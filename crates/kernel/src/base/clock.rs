@@ -15,18 +15,18 @@ pub const DAY_MS: i64 = 24 * HOUR_MS;
 
 /// The source of the time.
 #[derive(Clone, Debug, Default)]
-pub enum Clock {
+pub enum WallClock {
     #[default]
     System,
     /// Stands still until a test moves it. The database uses it too, instead of its own time.
     Manual(Arc<AtomicI64>),
     /// The system's clock, off by so many milliseconds: for tests of a node with a wrong clock.
-    Wrong(i64),
+    Skewed(i64),
 }
 
-impl Clock {
-    pub fn manual(start: Timestamp) -> Self {
-        Clock::Manual(Arc::new(AtomicI64::new(start.as_millis())))
+impl WallClock {
+    pub fn new_manual(start: Timestamp) -> Self {
+        WallClock::Manual(Arc::new(AtomicI64::new(start.as_millis())))
     }
 
     #[expect(
@@ -35,18 +35,18 @@ impl Clock {
     )]
     pub fn now(&self) -> Timestamp {
         match self {
-            Clock::System => {
+            WallClock::System => {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
             }
-            Clock::Wrong(by_ms) => Clock::System.now().plus(*by_ms),
-            Clock::Manual(at) => Timestamp(at.load(Ordering::SeqCst)),
+            WallClock::Skewed(by_ms) => WallClock::System.now().plus_ms(*by_ms),
+            WallClock::Manual(at) => Timestamp(at.load(Ordering::SeqCst)),
         }
     }
 
     /// Moves a manual clock; other clocks are left alone.
     pub fn advance(&self, by_ms: i64) {
-        if let Clock::Manual(at) = self {
+        if let WallClock::Manual(at) = self {
             at.fetch_add(by_ms, Ordering::SeqCst);
         }
     }
@@ -66,7 +66,7 @@ impl Timestamp {
     }
 
     #[must_use]
-    pub const fn plus(self, ms: i64) -> Self {
+    pub const fn plus_ms(self, ms: i64) -> Self {
         Timestamp(self.0.saturating_add(ms))
     }
 
@@ -122,25 +122,25 @@ const FRACTION_MAX: usize = 9;
 /// RFC 3339 in UTC with milliseconds and `Z`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(std::str::from_utf8(&self.spell()).map_err(|_| fmt::Error)?)
+        f.write_str(std::str::from_utf8(&self.to_rfc3339()).map_err(|_| fmt::Error)?)
     }
 }
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(std::str::from_utf8(&self.spell()).unwrap_or_default())
+        serializer.serialize_str(std::str::from_utf8(&self.to_rfc3339()).unwrap_or_default())
     }
 }
 
 impl Timestamp {
     /// Formatted by hand for speed: every record of a response has several times, and every log line has one.
-    fn spell(self) -> [u8; TEXT.len()] {
+    fn to_rfc3339(self) -> [u8; RFC3339_TEMPLATE.len()] {
         let ms = self.0.clamp(MIN_MS, MAX_MS);
-        let (year, month, day) = date(ms.div_euclid(DAY_MS));
+        let (year, month, day) = civil_date(ms.div_euclid(DAY_MS));
         let of_day = ms.rem_euclid(DAY_MS);
         let (hour, minute) = (of_day / HOUR_MS, of_day % HOUR_MS / MINUTE_MS);
         let (second, ms) = (of_day % MINUTE_MS / SECOND_MS, of_day % SECOND_MS);
-        let mut text = *TEXT;
+        let mut text = *RFC3339_TEMPLATE;
         for (at, digits, number) in
             [(0, 4, year), (5, 2, month), (8, 2, day), (11, 2, hour), (14, 2, minute), (17, 2, second), (20, 3, ms)]
         {
@@ -154,11 +154,11 @@ impl Timestamp {
     }
 }
 
-const TEXT: &[u8; 24] = b"0000-00-00T00:00:00.000Z";
+const RFC3339_TEMPLATE: &[u8; 24] = b"0000-00-00T00:00:00.000Z";
 
 /// The year, month and day of a day counted from 1970. The calculation starts each year in March, so that the leap day is
 /// its last day, and uses spans of 400 years, which all have the same length.
-fn date(day: i64) -> (i64, i64, i64) {
+fn civil_date(day: i64) -> (i64, i64, i64) {
     const FROM_MARCH_OF_YEAR_0: i64 = 719_468;
     const DAYS_OF_400_YEARS: i64 = 146_097;
     let day = day + FROM_MARCH_OF_YEAR_0;

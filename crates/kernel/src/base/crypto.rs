@@ -45,7 +45,7 @@ impl HmacKey {
 }
 
 /// Compares secrets in constant time.
-pub fn equal(a: &[u8], b: &[u8]) -> bool {
+pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
     constant_time::verify_slices_are_equal(a, b).is_ok()
 }
 

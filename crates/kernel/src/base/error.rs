@@ -16,9 +16,9 @@ pub struct FieldError {
 }
 
 /// A refusal or a failure. `detail` reaches the client, `source` only the log.
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorInner>);
 
-struct Inner {
+struct ErrorInner {
     code: Code,
     detail: String,
     fields: Vec<FieldError>,
@@ -30,7 +30,7 @@ struct Inner {
 
 impl Error {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Error(Box::new(Inner {
+        Error(Box::new(ErrorInner {
             code,
             detail: detail.into(),
             fields: Vec::new(),
@@ -97,7 +97,7 @@ impl Error {
 
     /// Replaces the detail and `Retry-After` of [`Error::unavailable`] where another service is not reachable.
     #[must_use]
-    pub fn telling(mut self, detail: impl Into<String>, retry_after_seconds: u64) -> Self {
+    pub fn with_retry_detail(mut self, detail: impl Into<String>, retry_after_seconds: u64) -> Self {
         (self.0.detail, self.0.retry_after_seconds) = (detail.into(), Some(retry_after_seconds));
         self
     }
@@ -111,7 +111,7 @@ impl Error {
     }
 
     /// A unique constraint refused the statement. Unhandled, it is an internal error; see [`OnDuplicate`].
-    pub fn duplicate(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub fn duplicate_key(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let mut error = Error::internal(source);
         error.0.duplicate = true;
         error
@@ -120,8 +120,8 @@ impl Error {
     /// The failure of a statement that was sent without waiting for it. The log names the statement. [`OnDuplicate`] ignores
     /// the error, because it would be applied to the next statement instead.
     #[must_use]
-    pub fn of_statement(mut self, sql: &str) -> Self {
-        let cause = self.cause().unwrap_or_default();
+    pub fn in_statement(mut self, sql: &str) -> Self {
+        let cause = self.cause_chain().unwrap_or_default();
         self.0.source = Some(format!("in the statement {sql}: {cause}").into());
         self.0.duplicate = false;
         self
@@ -152,7 +152,7 @@ impl Error {
     }
 
     /// The source and its chain of causes, for the log only.
-    pub fn cause(&self) -> Option<String> {
+    pub fn cause_chain(&self) -> Option<String> {
         let mut next: Option<&dyn std::error::Error> = Some(self.0.source.as_deref()?);
         let mut chain = Vec::new();
         while let Some(error) = next {
@@ -172,7 +172,7 @@ impl fmt::Display for Error {
         for field in &self.0.fields {
             write!(f, " [{} {}]", field.pointer, field.detail)?;
         }
-        match self.cause() {
+        match self.cause_chain() {
             Some(cause) => write!(f, " ({cause})"),
             None => Ok(()),
         }

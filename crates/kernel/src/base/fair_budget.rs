@@ -98,7 +98,7 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
 
     /// Acquires units without waiting.
     pub fn try_acquire(&self, account: BudgetAccount<K>, units: usize) -> Option<BudgetPermit<K>> {
-        self.take(&mut self.state(), &account, units).then(|| self.permit(account, units))
+        self.try_take(&mut self.lock_state(), &account, units).then(|| self.make_permit(account, units))
     }
 
     /// Waits up to `wait_max` for units. Waiters of one payer are served first come, first served.
@@ -121,34 +121,34 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
     }
 
     fn acquire_or_enqueue(&self, account: BudgetAccount<K>, units: usize) -> Result<BudgetPermit<K>, Enqueued<'_, K>> {
-        let mut state = self.state();
-        if self.take(&mut state, &account, units) {
+        let mut state = self.lock_state();
+        if self.try_take(&mut state, &account, units) {
             drop(state);
-            return Ok(self.permit(account, units));
+            return Ok(self.make_permit(account, units));
         }
         let (granted, grant) = oneshot::channel();
         let payer = account.payer;
-        let id = state.enqueue(account, units, granted);
+        let id = state.enqueue_waiter(account, units, granted);
         Err((QueuedWaiter { budget: self, payer, id }, grant))
     }
 
-    fn take(&self, state: &mut BudgetState<K>, account: &BudgetAccount<K>, units: usize) -> bool {
+    fn try_take(&self, state: &mut BudgetState<K>, account: &BudgetAccount<K>, units: usize) -> bool {
         let fits = state.fits_now(&self.0.limits, account, units);
         if fits {
-            state.add(account, units);
+            state.add_units(account, units);
         }
         fits
     }
 
     /// Counts units that are already in use, even beyond the limits.
     pub fn acquire_beyond(&self, account: BudgetAccount<K>, units: usize) -> BudgetPermit<K> {
-        self.state().add(&account, units);
-        self.permit(account, units)
+        self.lock_state().add_units(&account, units);
+        self.make_permit(account, units)
     }
 
     /// Whether an account holds at least 15/16 of its limit.
     pub fn is_nearly_spent(&self, account: &BudgetAccount<K>) -> bool {
-        let state = self.state();
+        let state = self.lock_state();
         let (held, of_credential) = state.held_by(account);
         let limit = state.limit_of(&self.0.limits, held);
         let is_spent = |held: usize, limit: usize| held > 0 && held >= limit - limit / 16;
@@ -157,16 +157,16 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
 
     /// The units that a payer holds.
     pub fn held_by(&self, payer: &K) -> usize {
-        self.state().payers.get(payer).map_or(0, |payer| payer.held)
+        self.lock_state().payers.get(payer).map_or(0, |payer| payer.held)
     }
 
-    fn permit(&self, account: BudgetAccount<K>, units: usize) -> BudgetPermit<K> {
+    fn make_permit(&self, account: BudgetAccount<K>, units: usize) -> BudgetPermit<K> {
         BudgetPermit { budget: self.clone(), account, units }
     }
 
-    fn release(&self, account: &BudgetAccount<K>, units: usize) {
-        let mut state = self.state();
-        state.subtract(account, units);
+    fn release_units(&self, account: &BudgetAccount<K>, units: usize) {
+        let mut state = self.lock_state();
+        state.subtract_units(account, units);
         self.serve_waiters(state);
     }
 
@@ -175,11 +175,11 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
         drop(state);
         for waiter in granted {
             // If the waiter has gone, the permit is dropped and its units go to the next waiter.
-            drop(waiter.granted.send(self.permit(waiter.account, waiter.units)));
+            drop(waiter.granted.send(self.make_permit(waiter.account, waiter.units)));
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, BudgetState<K>> {
+    fn lock_state(&self) -> MutexGuard<'_, BudgetState<K>> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -196,7 +196,7 @@ impl<K: Copy + Eq + Hash> BudgetPermit<K> {
 impl<K: Copy + Eq + Hash> Drop for BudgetPermit<K> {
     fn drop(&mut self) {
         if self.units > 0 {
-            self.budget.release(&self.account, self.units);
+            self.budget.release_units(&self.account, self.units);
         }
     }
 }
@@ -213,7 +213,7 @@ struct QueuedWaiter<'a, K: Copy + Eq + Hash> {
 
 impl<K: Copy + Eq + Hash> Drop for QueuedWaiter<'_, K> {
     fn drop(&mut self) {
-        let mut state = self.budget.state();
+        let mut state = self.budget.lock_state();
         if let Some(payer) = state.payers.get_mut(&self.payer) {
             payer.waiters.retain(|waiter| waiter.id != self.id);
         }
@@ -238,7 +238,7 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
         limits.shared.saturating_sub(self.held - held) / limits.divisor
     }
 
-    fn fits(&self, limits: &BudgetLimits, account: &BudgetAccount<K>, units: usize) -> bool {
+    fn fits_limits(&self, limits: &BudgetLimits, account: &BudgetAccount<K>, units: usize) -> bool {
         let (held, of_credential) = self.held_by(account);
         if held == 0 || held + units <= limits.floor {
             return self.held + units <= limits.shared + limits.reserve;
@@ -251,10 +251,10 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
     /// Whether the units fit and no earlier request of the same payer waits.
     fn fits_now(&self, limits: &BudgetLimits, account: &BudgetAccount<K>, units: usize) -> bool {
         let is_first = self.payers.get(&account.payer).is_none_or(|payer| payer.waiters.is_empty());
-        is_first && self.fits(limits, account, units)
+        is_first && self.fits_limits(limits, account, units)
     }
 
-    fn add(&mut self, account: &BudgetAccount<K>, units: usize) {
+    fn add_units(&mut self, account: &BudgetAccount<K>, units: usize) {
         self.held += units;
         let payer = self.payers.entry(account.payer).or_insert_with(PayerState::new);
         payer.held += units;
@@ -266,7 +266,7 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
         }
     }
 
-    fn subtract(&mut self, account: &BudgetAccount<K>, units: usize) {
+    fn subtract_units(&mut self, account: &BudgetAccount<K>, units: usize) {
         self.held -= units;
         let Some(payer) = self.payers.get_mut(&account.payer) else { return };
         payer.held -= units;
@@ -281,7 +281,12 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
         self.forget_idle(account.payer);
     }
 
-    fn enqueue(&mut self, account: BudgetAccount<K>, units: usize, granted: oneshot::Sender<BudgetPermit<K>>) -> u64 {
+    fn enqueue_waiter(
+        &mut self,
+        account: BudgetAccount<K>,
+        units: usize,
+        granted: oneshot::Sender<BudgetPermit<K>>,
+    ) -> u64 {
         self.waiters += 1;
         let (id, key) = (self.waiters, account.payer);
         let payer = self.payers.entry(key).or_insert_with(PayerState::new);
@@ -297,7 +302,7 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
     fn grant_next(&mut self, limits: &BudgetLimits) -> Option<BudgetWaiter<K>> {
         let fits = |state: &Self, key: &K| {
             let first = state.payers.get(key).and_then(|payer| payer.waiters.front());
-            first.is_some_and(|waiter| state.fits(limits, &waiter.account, waiter.units))
+            first.is_some_and(|waiter| state.fits_limits(limits, &waiter.account, waiter.units))
         };
         let key = if let Some(index) = self.sparse.iter().position(|key| fits(self, key)) {
             self.sparse.remove(index)?
@@ -310,7 +315,7 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
         if !payer.waiters.is_empty() {
             self.backlogged.push_back(key);
         }
-        self.add(&waiter.account, waiter.units);
+        self.add_units(&waiter.account, waiter.units);
         Some(waiter)
     }
 

@@ -9,7 +9,7 @@ use super::{Error, Result};
 
 /// The fault injected at a fault point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum InjectedFault {
     None,
     /// The operation fails as if the database were not reachable.
     Error,
@@ -19,36 +19,36 @@ pub enum Fault {
 
 /// Decides the fault at each point. Empty unless a test sets it.
 #[derive(Clone, Default)]
-pub struct Faults(Option<Arc<dyn Fn(&'static str) -> Fault + Send + Sync>>);
+pub struct FaultPoints(Option<Arc<dyn Fn(&'static str) -> InjectedFault + Send + Sync>>);
 
-impl Faults {
-    pub fn new(decide: impl Fn(&'static str) -> Fault + Send + Sync + 'static) -> Self {
-        Faults(Some(Arc::new(decide)))
+impl FaultPoints {
+    pub fn new(decide: impl Fn(&'static str) -> InjectedFault + Send + Sync + 'static) -> Self {
+        FaultPoints(Some(Arc::new(decide)))
     }
 
-    fn at(&self, place: &'static str) -> Fault {
-        self.0.as_ref().map_or(Fault::None, |decide| decide(place))
+    fn fault_at(&self, place: &'static str) -> InjectedFault {
+        self.0.as_ref().map_or(InjectedFault::None, |decide| decide(place))
     }
 
     /// A fault point inside a transaction. `Die` is an error here, because both roll the transaction back.
-    pub fn check(&self, place: &'static str) -> Result<()> {
-        match self.at(place) {
-            Fault::None => Ok(()),
-            Fault::Error | Fault::Die => Err(Error::unavailable(format!("a test lets {place} fail"))),
+    pub fn check_in_tx(&self, place: &'static str) -> Result<()> {
+        match self.fault_at(place) {
+            InjectedFault::None => Ok(()),
+            InjectedFault::Error | InjectedFault::Die => Err(Error::unavailable(format!("a test lets {place} fail"))),
         }
     }
 
     /// A fault point outside of transactions.
-    pub async fn pass(&self, place: &'static str) -> Result<()> {
-        match self.at(place) {
-            Fault::None => Ok(()),
-            Fault::Error => Err(Error::unavailable(format!("a test lets {place} fail"))),
-            Fault::Die => std::future::pending().await,
+    pub async fn check_outside_tx(&self, place: &'static str) -> Result<()> {
+        match self.fault_at(place) {
+            InjectedFault::None => Ok(()),
+            InjectedFault::Error => Err(Error::unavailable(format!("a test lets {place} fail"))),
+            InjectedFault::Die => std::future::pending().await,
         }
     }
 }
 
-impl fmt::Debug for Faults {
+impl fmt::Debug for FaultPoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "Faults(..)" } else { "Faults" })
     }

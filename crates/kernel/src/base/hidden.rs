@@ -29,12 +29,12 @@ pub(super) fn is_hidden(c: char) -> bool {
 }
 
 /// Whether the character changes the direction of the text after it, so that it reads as another text.
-pub(super) fn turns_text(c: char) -> bool {
+pub(super) fn is_direction_control(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Whether the character ends a line or a paragraph.
-pub(super) fn breaks_line(c: char) -> bool {
+pub(super) fn is_line_break(c: char) -> bool {
     matches!(c, '\u{2028}'..='\u{2029}')
 }
 
@@ -49,7 +49,7 @@ pub(super) fn find_hidden(text: &str) -> Option<char> {
         // An emoji may have a variation selector between itself and the joiner.
         let joined = if before == Some(EMOJI_SELECTOR) { place.checked_sub(2).and_then(at) } else { before };
         let c = characters[place];
-        (is_hidden(c) && !has_place(c, (before, joined), at(place + 1))).then_some(c)
+        (is_hidden(c) && !is_allowed_between(c, (before, joined), at(place + 1))).then_some(c)
     })
 }
 
@@ -58,7 +58,7 @@ const JOINER: char = '\u{200d}';
 const EMOJI_SELECTOR: char = '\u{fe0f}';
 const KEYCAP: char = '\u{20e3}';
 
-fn has_place(c: char, (before, joined): (Option<char>, Option<char>), after: Option<char>) -> bool {
+fn is_allowed_between(c: char, (before, joined): (Option<char>, Option<char>), after: Option<char>) -> bool {
     let Some(before) = before else { return false };
     match c {
         // Malayalam chillu letters and half forms end a word with a joiner.

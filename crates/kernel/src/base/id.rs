@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
-use super::{Timestamp, World};
+use super::{Env, Timestamp};
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// 26 characters of 5 bits hold 130 bits; a UUID has 128, so the first character is at most 7.
@@ -40,28 +40,28 @@ pub trait Identified {
 pub struct Id<R>(Uuid, PhantomData<fn() -> R>);
 
 impl<R> Id<R> {
-    const fn of(id: Uuid) -> Self {
+    const fn from_uuid(id: Uuid) -> Self {
         Id(id, PhantomData)
     }
 
     /// A new id, ordered by its time of creation.
-    pub fn new(world: &World) -> Self {
+    pub fn new(world: &Env) -> Self {
         Self::new_at(world, world.now())
     }
 
     /// A new id that is ordered as if it were made at `at`.
-    pub fn new_at(world: &World, at: Timestamp) -> Self {
-        Self::of(uuid_at(at, &world.chance.public_bytes()))
+    pub fn new_at(world: &Env, at: Timestamp) -> Self {
+        Self::from_uuid(uuid_at(at, &world.random.public_bytes()))
     }
 
     /// A new id that sorts after those of smaller numbers, even within one millisecond.
-    pub fn new_numbered(world: &World, at: Timestamp, number: i64) -> Self {
-        Self::of(uuid_at(at, &numbered(number, world.chance.public_bytes())))
+    pub fn new_numbered(world: &Env, at: Timestamp, number: i64) -> Self {
+        Self::from_uuid(uuid_at(at, &with_number_prefix(number, world.random.public_bytes())))
     }
 
     /// A lower bound: no id made at `at` or later sorts before it.
     pub fn first_at(at: Timestamp) -> Self {
-        Self::of(uuid_at(at, &[0; 10]))
+        Self::from_uuid(uuid_at(at, &[0; 10]))
     }
 
     /// An upper bound: every id sorts before it.
@@ -76,12 +76,12 @@ impl<R: Identified> RecordId for Id<R> {
         R::PREFIX
     };
     const ABOUT: &'static str = R::ABOUT;
-    const NONE: Self = Self::of(Uuid::nil());
+    const NONE: Self = Self::from_uuid(Uuid::nil());
 }
 
 impl<R: Identified> fmt::Display for Id<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(Spelt::new(Self::PREFIX, self.0).as_str())
+        f.write_str(IdText::new(Self::PREFIX, self.0).as_str())
     }
 }
 
@@ -94,13 +94,13 @@ impl<R: Identified> fmt::Debug for Id<R> {
 impl<R: Identified> FromStr for Id<R> {
     type Err = MalformedId;
     fn from_str(text: &str) -> Result<Self, MalformedId> {
-        decode(Self::PREFIX, text).map(Self::of).ok_or(MalformedId)
+        decode_id(Self::PREFIX, text).map(Self::from_uuid).ok_or(MalformedId)
     }
 }
 
 impl<R: Identified> Serialize for Id<R> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(Spelt::new(Self::PREFIX, self.0).as_str())
+        serializer.serialize_str(IdText::new(Self::PREFIX, self.0).as_str())
     }
 }
 
@@ -195,7 +195,7 @@ pub fn is_record_id(text: &str) -> bool {
     text.split_once('_').is_some_and(|(prefix, _)| {
         (PREFIX_MIN..=PREFIX_MAX).contains(&prefix.len())
             && prefix.bytes().all(|byte| byte.is_ascii_lowercase())
-            && decode(prefix, text).is_some()
+            && decode_id(prefix, text).is_some()
     })
 }
 
@@ -206,7 +206,7 @@ fn uuid_at(at: Timestamp, random: &[u8; 10]) -> Uuid {
 
 /// Puts the low 32 bits of a number in front of the random bytes, around the version and variant bits of a UUIDv7. RFC 9562
 /// allows a counter there.
-fn numbered(number: i64, mut bytes: [u8; 10]) -> [u8; 10] {
+fn with_number_prefix(number: i64, mut bytes: [u8; 10]) -> [u8; 10] {
     let [.., a, b, c, d] = number.to_be_bytes();
     bytes[0] = a >> 4;
     bytes[1] = (a << 4) | (b >> 4);
@@ -220,12 +220,12 @@ const PREFIX_MIN: usize = 2;
 const PREFIX_MAX: usize = 4;
 
 /// An id as text on the stack, because every request formats several ids.
-struct Spelt {
+struct IdText {
     bytes: [u8; PREFIX_MAX + 1 + DIGITS],
     len: usize,
 }
 
-impl Spelt {
+impl IdText {
     fn new(prefix: &str, id: Uuid) -> Self {
         let (bits, len) = (id.as_u128(), prefix.len() + 1 + DIGITS);
         let mut bytes = [b'_'; PREFIX_MAX + 1 + DIGITS];
@@ -234,7 +234,7 @@ impl Spelt {
         for (place, digit) in digits[..DIGITS].iter_mut().enumerate() {
             *digit = ALPHABET[(bits >> (5 * (DIGITS - 1 - place))) as usize & 31];
         }
-        Spelt { bytes, len }
+        IdText { bytes, len }
     }
 
     fn as_str(&self) -> &str {
@@ -254,7 +254,7 @@ const VALUES: [u8; 256] = {
 };
 const NO_DIGIT: u8 = 255;
 
-fn decode(prefix: &str, text: &str) -> Option<Uuid> {
+fn decode_id(prefix: &str, text: &str) -> Option<Uuid> {
     let digits = text.strip_prefix(prefix)?.strip_prefix('_')?.as_bytes();
     if digits.len() != DIGITS || digits[0] > b'7' {
         return None;
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn an_id_reads_back_and_refuses_everything_else() {
-        let id = TenantId::new(&World::default());
+        let id = TenantId::new(&Env::default());
         assert_eq!(id.to_string().parse(), Ok(id));
         for bad in [
             "",
@@ -291,17 +291,17 @@ mod tests {
 
     #[test]
     fn numbered_ids_of_one_moment_are_ordered_by_their_numbers() {
-        let (world, at) = (World::default(), Timestamp::from_millis(1_700_000_000_000));
+        let (world, at) = (Env::default(), Timestamp::from_millis(1_700_000_000_000));
         let numbers =
             [1, 2, 63, 64, 255, 256, 16_383, 16_384, 1_048_575, 1_048_576, 268_435_455, 268_435_456, 4_294_967_295];
         let ids: Vec<EventId> = numbers.iter().map(|number| EventId::new_numbered(&world, at, *number)).collect();
         assert!(ids.is_sorted(), "{ids:?}");
-        assert!(ids.iter().all(|id| *id >= EventId::first_at(at) && *id < EventId::first_at(at.plus(1))));
+        assert!(ids.iter().all(|id| *id >= EventId::first_at(at) && *id < EventId::first_at(at.plus_ms(1))));
     }
 
     #[test]
     fn the_text_is_that_of_the_typeid_specification() {
-        let id = TenantId::of(Uuid::from_u128(0x0188_bac7_4afa_78aa_bc3b_bd1e_ef28_d881));
+        let id = TenantId::from_uuid(Uuid::from_u128(0x0188_bac7_4afa_78aa_bc3b_bd1e_ef28_d881));
         assert_eq!(id.to_string(), "ten_01h2xcejqtf2nbrexx3vqjhp41");
     }
 }

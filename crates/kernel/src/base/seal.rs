@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
-use super::{Chance, Error, Id, Identified, Result, Secrets, TenantId, hmac_sha256};
+use super::{Error, Id, Identified, RandomSource, Result, Secrets, TenantId, hmac_sha256};
 
 const FORMAT: u8 = 1;
 const TAG_LEN: usize = 16;
@@ -33,22 +33,22 @@ impl SealingKey {
         self.id
     }
 
-    pub(super) fn check(&self) -> [u8; 32] {
+    pub(super) fn check_value(&self) -> [u8; 32] {
         hmac_sha256(&self.key, b"check")
     }
 }
 
 /// The tenant, table, record and version that a value is sealed for. It opens with the same binding only.
 #[derive(Clone, Copy, Debug)]
-pub struct Binding<'a> {
+pub struct SealBinding<'a> {
     pub tenant: &'a str,
     pub table: &'a str,
     pub record: &'a str,
     pub version: i64,
 }
 
-impl Binding<'_> {
-    fn bytes(&self) -> Vec<u8> {
+impl SealBinding<'_> {
+    fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for part in [self.tenant, self.table, self.record, &self.version.to_string()] {
             bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
@@ -79,50 +79,50 @@ impl<R: Identified> SealedColumn<R> {
     }
 
     /// The cell of one value. The version prevents an older value from replacing a newer one.
-    pub fn cell(&self, tenant: TenantId, record: Id<R>, version: i64) -> Cell {
-        Cell { tenant: tenant.to_string(), column: self.name, record: record.to_string(), version }
+    pub fn cell_for(&self, tenant: TenantId, record: Id<R>, version: i64) -> SealedCell {
+        SealedCell { tenant: tenant.to_string(), column: self.name, record: record.to_string(), version }
     }
 }
 
 /// One cell of a [`SealedColumn`]: the tenant, record and version of a value.
-pub struct Cell {
+pub struct SealedCell {
     tenant: String,
     column: &'static str,
     record: String,
     version: i64,
 }
 
-impl Cell {
-    pub fn seal(&self, secrets: &Secrets, chance: &Chance, value: &[u8]) -> Result<Sealed> {
-        secrets.seal(chance, self.binding(), value).map(Sealed)
+impl SealedCell {
+    pub fn seal(&self, secrets: &Secrets, chance: &RandomSource, value: &[u8]) -> Result<SealedValue> {
+        secrets.seal_value(chance, self.as_binding(), value).map(SealedValue)
     }
 
-    pub fn open(&self, secrets: &Secrets, sealed: &Sealed) -> Result<Vec<u8>> {
-        secrets.open(self.binding(), &sealed.0)
+    pub fn open(&self, secrets: &Secrets, sealed: &SealedValue) -> Result<Vec<u8>> {
+        secrets.open_value(self.as_binding(), &sealed.0)
     }
 
-    fn binding(&self) -> Binding<'_> {
-        Binding { tenant: &self.tenant, table: self.column, record: &self.record, version: self.version }
+    fn as_binding(&self) -> SealBinding<'_> {
+        SealBinding { tenant: &self.tenant, table: self.column, record: &self.record, version: self.version }
     }
 }
 
 /// A value as it is stored in a [`SealedColumn`]. It opens only in the cell it was sealed for.
-pub struct Sealed(pub(crate) Vec<u8>);
+pub struct SealedValue(pub(crate) Vec<u8>);
 
-impl From<Vec<u8>> for Sealed {
+impl From<Vec<u8>> for SealedValue {
     fn from(stored: Vec<u8>) -> Self {
-        Sealed(stored)
+        SealedValue(stored)
     }
 }
 
-impl Sealed {
+impl SealedValue {
     /// Whether the value was erased. A sealed value is never empty, even if it seals an empty text.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-impl fmt::Debug for Sealed {
+impl fmt::Debug for SealedValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[sealed]")
     }
@@ -130,40 +130,46 @@ impl fmt::Debug for Sealed {
 
 impl Secrets {
     /// Seals a value with the newest key.
-    pub fn seal(&self, chance: &Chance, binding: Binding<'_>, value: &[u8]) -> Result<Vec<u8>> {
+    pub fn seal_value(&self, chance: &RandomSource, binding: SealBinding<'_>, value: &[u8]) -> Result<Vec<u8>> {
         let Some(sealing_key) = self.sealing_keys().last() else {
             return Err(Error::internal("no sealing key"));
         };
-        let binding = binding.bytes();
-        let data_key = chance.bytes::<32>();
+        let binding = binding.to_bytes();
+        let data_key = chance.secret_bytes::<32>();
         let mut sealed = Vec::with_capacity(HEADER_LEN + value.len() + TAG_LEN);
         sealed.push(FORMAT);
         sealed.extend_from_slice(&sealing_key.id.to_be_bytes());
-        encrypt(&sealing_key.key, chance, &binding, &data_key, &mut sealed)?;
-        encrypt(&data_key, chance, &binding, value, &mut sealed)?;
+        encrypt_bytes(&sealing_key.key, chance, &binding, &data_key, &mut sealed)?;
+        encrypt_bytes(&data_key, chance, &binding, value, &mut sealed)?;
         Ok(sealed)
     }
 
     /// Opens a value that was sealed with the same binding.
-    pub fn open(&self, binding: Binding<'_>, sealed: &[u8]) -> Result<Vec<u8>> {
+    pub fn open_value(&self, binding: SealBinding<'_>, sealed: &[u8]) -> Result<Vec<u8>> {
         if sealed.len() < HEADER_LEN + TAG_LEN || sealed[0] != FORMAT {
             return Err(Error::internal("a sealed value is malformed"));
         }
-        let binding = binding.bytes();
+        let binding = binding.to_bytes();
         let (id, rest) = sealed[1..].split_at(4);
         let (wrapped, value) = rest.split_at(NONCE_LEN + WRAPPED_LEN);
         let sealing_key = self.sealing_keys().iter().find(|key| key.id.to_be_bytes() == *id);
         let sealing_key = sealing_key
             .ok_or_else(|| Error::internal("a value was sealed with a key that is not in the secrets file"))?;
-        let data_key = decrypt(&sealing_key.key, &binding, wrapped)?;
-        decrypt(&data_key, &binding, value)
+        let data_key = decrypt_bytes(&sealing_key.key, &binding, wrapped)?;
+        decrypt_bytes(&data_key, &binding, value)
     }
 }
 
-pub(super) fn encrypt(key: &[u8], chance: &Chance, binding: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    let nonce = chance.bytes::<NONCE_LEN>();
+pub(super) fn encrypt_bytes(
+    key: &[u8],
+    chance: &RandomSource,
+    binding: &[u8],
+    value: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let nonce = chance.secret_bytes::<NONCE_LEN>();
     let mut text = value.to_vec();
-    cipher(key)?
+    new_cipher(key)?
         .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(binding), &mut text)
         .map_err(|_| Error::internal("sealing failed"))?;
     out.extend_from_slice(&nonce);
@@ -171,16 +177,16 @@ pub(super) fn encrypt(key: &[u8], chance: &Chance, binding: &[u8], value: &[u8],
     Ok(())
 }
 
-pub(super) fn decrypt(key: &[u8], binding: &[u8], sealed: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn decrypt_bytes(key: &[u8], binding: &[u8], sealed: &[u8]) -> Result<Vec<u8>> {
     let failed = || Error::internal("a sealed value does not open: it was changed, moved, or sealed elsewhere");
     let (nonce, text) = sealed.split_at_checked(NONCE_LEN).ok_or_else(failed)?;
     let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| failed())?;
     let mut text = text.to_vec();
-    let plain = cipher(key)?.open_in_place(nonce, Aad::from(binding), &mut text).map_err(|_| failed())?;
+    let plain = new_cipher(key)?.open_in_place(nonce, Aad::from(binding), &mut text).map_err(|_| failed())?;
     Ok(plain.to_vec())
 }
 
-fn cipher(key: &[u8]) -> Result<LessSafeKey> {
+fn new_cipher(key: &[u8]) -> Result<LessSafeKey> {
     let key = UnboundKey::new(&AES_256_GCM, key).map_err(|_| Error::internal("a key is not 32 bytes long"))?;
     Ok(LessSafeKey::new(key))
 }
@@ -191,26 +197,26 @@ mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD as BASE64;
 
-    use super::super::World;
+    use super::super::Env;
     use super::*;
 
-    const BINDING: Binding<'_> = Binding { tenant: "ten_a", table: "webhooks", record: "wh_a", version: 1 };
+    const BINDING: SealBinding<'_> = SealBinding { tenant: "ten_a", table: "webhooks", record: "wh_a", version: 1 };
 
     #[test]
     fn a_sealed_value_opens_only_in_its_own_place_and_unchanged() {
-        let chance = Chance::System;
-        let secrets = Secrets::parse(&Secrets::generate(&chance).unwrap()).unwrap();
-        let sealed = secrets.seal(&chance, BINDING, b"whsec_x").unwrap();
-        assert_eq!(secrets.open(BINDING, &sealed).unwrap(), b"whsec_x");
-        assert!(secrets.open(Binding { tenant: "ten_b", ..BINDING }, &sealed).is_err());
-        assert!(secrets.open(Binding { version: 2, ..BINDING }, &sealed).is_err());
+        let chance = RandomSource::System;
+        let secrets = Secrets::parse(&Secrets::generate_text(&chance).unwrap()).unwrap();
+        let sealed = secrets.seal_value(&chance, BINDING, b"whsec_x").unwrap();
+        assert_eq!(secrets.open_value(BINDING, &sealed).unwrap(), b"whsec_x");
+        assert!(secrets.open_value(SealBinding { tenant: "ten_b", ..BINDING }, &sealed).is_err());
+        assert!(secrets.open_value(SealBinding { version: 2, ..BINDING }, &sealed).is_err());
         for at in 0..sealed.len() {
             let mut altered = sealed.clone();
             altered[at] ^= 1;
-            assert!(secrets.open(BINDING, &altered).is_err(), "byte {at}");
+            assert!(secrets.open_value(BINDING, &altered).is_err(), "byte {at}");
         }
-        let others = Secrets::parse(&Secrets::generate(&chance).unwrap()).unwrap();
-        assert!(others.open(BINDING, &sealed).is_err());
+        let others = Secrets::parse(&Secrets::generate_text(&chance).unwrap()).unwrap();
+        assert!(others.open_value(BINDING, &sealed).is_err());
     }
 
     struct Lamp;
@@ -224,16 +230,16 @@ mod tests {
 
     #[test]
     fn a_value_opens_only_in_its_own_cell() {
-        let world = World::default();
-        let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
+        let world = Env::default();
+        let secrets = Secrets::parse(&Secrets::generate_text(&world.random).unwrap()).unwrap();
         let (tenant, lamp) = (TenantId::new(&world), Id::new(&world));
-        let sealed = WIRING.cell(tenant, lamp, 3).seal(&secrets, &world.chance, b"red and blue").unwrap();
-        assert_eq!(WIRING.cell(tenant, lamp, 3).open(&secrets, &sealed).unwrap(), b"red and blue");
+        let sealed = WIRING.cell_for(tenant, lamp, 3).seal(&secrets, &world.random, b"red and blue").unwrap();
+        assert_eq!(WIRING.cell_for(tenant, lamp, 3).open(&secrets, &sealed).unwrap(), b"red and blue");
         let elsewhere = [
-            WIRING.cell(tenant, lamp, 2),
-            WIRING.cell(tenant, Id::new(&world), 3),
-            WIRING.cell(TenantId::new(&world), lamp, 3),
-            SWITCH.cell(tenant, lamp, 3),
+            WIRING.cell_for(tenant, lamp, 2),
+            WIRING.cell_for(tenant, Id::new(&world), 3),
+            WIRING.cell_for(TenantId::new(&world), lamp, 3),
+            SWITCH.cell_for(tenant, lamp, 3),
         ];
         assert!(elsewhere.iter().all(|cell| cell.open(&secrets, &sealed).is_err()));
         assert_eq!(format!("{sealed:?}"), "[sealed]");
@@ -250,24 +256,24 @@ mod tests {
         );
         let stored = "AQAAAAdgYWJjZGVmZ2hpamui1e/ot5U9ErENLfdZBz02IlbJURVYDp5T/uMz04ztYouUuL7zdcx47LDJ2r5C7cRsbW5vcHFyc3R1dn\
                       cidqDfK1dJdbPg5RB3zvDFuOk6dtKJYoj0yg/q";
-        let sealed = Sealed(BASE64.decode(stored).unwrap());
+        let sealed = SealedValue(BASE64.decode(stored).unwrap());
         let tenant = "ten_01jd8z6v2mfkpb7h3q9xw5t4ra".parse().unwrap();
         let lamp = "lmp_01jd8z6v2mfkpb7h3q9xw5t4rb".parse().unwrap();
-        let (secrets, cell) = (secrets.unwrap(), WIRING.cell(tenant, lamp, 3));
+        let (secrets, cell) = (secrets.unwrap(), WIRING.cell_for(tenant, lamp, 3));
         assert_eq!(cell.open(&secrets, &sealed).unwrap(), b"red and blue");
         // New values have the same layout and use the newest key.
-        let today = cell.seal(&secrets, &Chance::System, b"red and blue").unwrap();
+        let today = cell.seal(&secrets, &RandomSource::System, b"red and blue").unwrap();
         assert_eq!((today.0.len(), &today.0[..5]), (sealed.0.len(), &[FORMAT, 0, 0, 0, 8][..]));
     }
 
     #[test]
     fn what_was_sealed_before_there_were_columns_still_opens() {
-        let world = World::default();
-        let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
+        let world = Env::default();
+        let secrets = Secrets::parse(&Secrets::generate_text(&world.random).unwrap()).unwrap();
         let (tenant, lamp) = (TenantId::new(&world), Id::new(&world));
         let (tenant_text, lamp_text) = (tenant.to_string(), lamp.to_string());
-        let binding = Binding { tenant: &tenant_text, table: "lamps.wiring", record: &lamp_text, version: 3 };
-        let sealed = Sealed(secrets.seal(&world.chance, binding, b"red and blue").unwrap());
-        assert_eq!(WIRING.cell(tenant, lamp, 3).open(&secrets, &sealed).unwrap(), b"red and blue");
+        let binding = SealBinding { tenant: &tenant_text, table: "lamps.wiring", record: &lamp_text, version: 3 };
+        let sealed = SealedValue(secrets.seal_value(&world.random, binding, b"red and blue").unwrap());
+        assert_eq!(WIRING.cell_for(tenant, lamp, 3).open(&secrets, &sealed).unwrap(), b"red and blue");
     }
 }

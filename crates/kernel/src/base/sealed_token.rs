@@ -8,8 +8,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 
-use super::seal::{decrypt, encrypt};
-use super::{Chance, Result, Secrets};
+use super::seal::{decrypt_bytes, encrypt_bytes};
+use super::{RandomSource, Result, Secrets};
 
 /// A purpose for which values are sealed. Each purpose has its own name.
 ///
@@ -27,16 +27,16 @@ impl TokenSeal {
     }
 
     /// Returns a text that a cookie can hold. It opens only with the same context, on every node that has the same secrets.
-    pub fn seal(&self, secrets: &Secrets, chance: &Chance, context: &str, value: &[u8]) -> Result<String> {
+    pub fn seal_token(&self, secrets: &Secrets, chance: &RandomSource, context: &str, value: &[u8]) -> Result<String> {
         let mut sealed = Vec::new();
-        encrypt(&self.derive_key(secrets, context), chance, &[], value, &mut sealed)?;
+        encrypt_bytes(&self.derive_key(secrets, context), chance, &[], value, &mut sealed)?;
         Ok(BASE64.encode(sealed))
     }
 
     /// Returns `None` if the text was changed, or sealed for another purpose or context.
-    pub fn open(&self, secrets: &Secrets, context: &str, text: &str) -> Option<Vec<u8>> {
+    pub fn open_token(&self, secrets: &Secrets, context: &str, text: &str) -> Option<Vec<u8>> {
         let sealed = BASE64.decode(text).ok()?;
-        decrypt(&self.derive_key(secrets, context), &[], &sealed).ok()
+        decrypt_bytes(&self.derive_key(secrets, context), &[], &sealed).ok()
     }
 
     /// A purpose contains no zero byte, so no two pairs of purpose and context give the same key.
@@ -55,23 +55,23 @@ mod tests {
 
     #[test]
     fn a_token_opens_for_its_purpose_and_context_alone() {
-        let chance = Chance::System;
-        let text = Secrets::generate(&chance).unwrap();
+        let chance = RandomSource::System;
+        let text = Secrets::generate_text(&chance).unwrap();
         let (secrets, same) = (Secrets::parse(&text).unwrap(), Secrets::parse(&text).unwrap());
-        let sealed = FLOW.seal(&secrets, &chance, "state", b"value").unwrap();
-        assert_eq!(FLOW.open(&same, "state", &sealed).unwrap(), b"value", "another node has the same secrets");
-        assert_eq!(FLOW.open(&secrets, "other state", &sealed), None);
-        assert_eq!(OTHER.open(&secrets, "state", &sealed), None);
-        let others = Secrets::parse(&Secrets::generate(&chance).unwrap()).unwrap();
-        assert_eq!(FLOW.open(&others, "state", &sealed), None);
-        assert_ne!(FLOW.seal(&secrets, &chance, "state", b"value").unwrap(), sealed);
+        let sealed = FLOW.seal_token(&secrets, &chance, "state", b"value").unwrap();
+        assert_eq!(FLOW.open_token(&same, "state", &sealed).unwrap(), b"value", "another node has the same secrets");
+        assert_eq!(FLOW.open_token(&secrets, "other state", &sealed), None);
+        assert_eq!(OTHER.open_token(&secrets, "state", &sealed), None);
+        let others = Secrets::parse(&Secrets::generate_text(&chance).unwrap()).unwrap();
+        assert_eq!(FLOW.open_token(&others, "state", &sealed), None);
+        assert_ne!(FLOW.seal_token(&secrets, &chance, "state", b"value").unwrap(), sealed);
         for at in 0..sealed.len() {
             let mut altered = sealed.clone().into_bytes();
             altered[at] = if altered[at] == b'A' { b'B' } else { b'A' };
-            assert_eq!(FLOW.open(&secrets, "state", str::from_utf8(&altered).unwrap()), None, "character {at}");
+            assert_eq!(FLOW.open_token(&secrets, "state", str::from_utf8(&altered).unwrap()), None, "character {at}");
         }
         for broken in ["", "A", "AAAA", "not base64", &sealed[..sealed.len() - 1]] {
-            assert_eq!(FLOW.open(&secrets, "state", broken), None, "{broken}");
+            assert_eq!(FLOW.open_token(&secrets, "state", broken), None, "{broken}");
         }
     }
 }

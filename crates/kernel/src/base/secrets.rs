@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
 use super::seal::SealingKey;
-use super::{Chance, Error, HmacKey, Result};
+use super::{Error, HmacKey, RandomSource, Result};
 
 /// The secrets in memory. `Debug` prints `[redacted]`.
 #[derive(Clone)]
@@ -40,21 +40,21 @@ struct SealingKeyFile {
 
 impl Secrets {
     /// Generates new secrets and returns them as the text of a secrets file.
-    pub fn generate(chance: &Chance) -> Result<String> {
+    pub fn generate_text(chance: &RandomSource) -> Result<String> {
         let file = SecretsFile {
-            pepper: BASE64.encode(chance.bytes::<32>()),
-            sealing_keys: vec![SealingKeyFile { id: 1, key: BASE64.encode(chance.bytes::<32>()) }],
+            pepper: BASE64.encode(chance.secret_bytes::<32>()),
+            sealing_keys: vec![SealingKeyFile { id: 1, key: BASE64.encode(chance.secret_bytes::<32>()) }],
         };
         serde_json::to_string_pretty(&file).map_err(Error::internal)
     }
 
     /// Reads the text of a secrets file.
     pub fn parse(text: &str) -> Result<Self> {
-        let file: SecretsFile =
-            serde_json::from_str(text).map_err(|e| unusable(&format!("not a secrets file, see line {}", e.line())))?;
+        let file: SecretsFile = serde_json::from_str(text)
+            .map_err(|e| unusable_secrets(&format!("not a secrets file, see line {}", e.line())))?;
         let pepper = HmacKey::new(&key_bytes(&file.pepper, "pepper")?);
         if file.sealing_keys.is_empty() {
-            return Err(unusable("sealing_keys is empty"));
+            return Err(unusable_secrets("sealing_keys is empty"));
         }
         let sealing = file
             .sealing_keys
@@ -86,9 +86,9 @@ impl Secrets {
     }
 
     /// A name and a check value for each secret. The check value does not reveal the secret.
-    pub fn checks(&self) -> Vec<(String, Vec<u8>)> {
+    pub fn check_values(&self) -> Vec<(String, Vec<u8>)> {
         let mut checks = vec![("pepper".to_owned(), self.pepper.sign(b"check").to_vec())];
-        checks.extend(self.sealing.iter().map(|key| (format!("sealing_key_{}", key.id()), key.check().to_vec())));
+        checks.extend(self.sealing.iter().map(|key| (format!("sealing_key_{}", key.id()), key.check_value().to_vec())));
         checks
     }
 }
@@ -110,39 +110,39 @@ pub enum SecretsSource {
 
 impl SecretsSource {
     /// Returns `None` when the file does not exist yet.
-    pub fn load(&self) -> Result<Option<Secrets>> {
+    pub fn load_secrets(&self) -> Result<Option<Secrets>> {
         match self {
             SecretsSource::Text(text) => Secrets::parse(text).map(Some),
             SecretsSource::File(path) => match fs::read_to_string(path) {
                 Ok(text) => Secrets::parse(&text).map(Some),
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(unusable(&format!("{}: {error}", path.display()))),
+                Err(error) => Err(unusable_secrets(&format!("{}: {error}", path.display()))),
             },
         }
     }
 
     /// Creates the file, or reads it if another node has created it first. Before this returns, the file is complete,
     /// synced to disk and readable by its owner only.
-    pub fn create(&self, chance: &Chance) -> Result<Secrets> {
+    pub fn create_file(&self, chance: &RandomSource) -> Result<Secrets> {
         let SecretsSource::File(path) = self else {
-            return Err(unusable("the secrets given from outside are empty"));
+            return Err(unusable_secrets("the secrets given from outside are empty"));
         };
-        let text = Secrets::generate(chance)?;
-        let draft = path.with_extension(format!("{}.draft", chance.base62(12)));
-        let placed = write_private(&draft, &text).and_then(|()| place(&draft, path));
+        let text = Secrets::generate_text(chance)?;
+        let draft = path.with_extension(format!("{}.draft", chance.base62_text(12)));
+        let placed = write_private(&draft, &text).and_then(|()| move_into_place(&draft, path));
         // The draft is already gone if it was renamed.
         let _ = fs::remove_file(&draft);
         match placed {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                Err(unusable(&format!("{}: {error}", path.display())))
+                Err(unusable_secrets(&format!("{}: {error}", path.display())))
             }
-            _ => self.load()?.ok_or_else(|| unusable(&format!("{} has gone again", path.display()))),
+            _ => self.load_secrets()?.ok_or_else(|| unusable_secrets(&format!("{} has gone again", path.display()))),
         }
     }
 }
 
 /// Gives the draft its final name, unless a file of that name exists.
-fn place(draft: &Path, path: &Path) -> std::io::Result<()> {
+fn move_into_place(draft: &Path, path: &Path) -> std::io::Result<()> {
     match fs::hard_link(draft, path) {
         // A file system without hard links. The check values in the database detect it if two nodes rename at once.
         Err(error) if error.kind() != ErrorKind::AlreadyExists => fs::rename(draft, path)?,
@@ -168,10 +168,10 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 fn key_bytes(text: &str, name: &str) -> Result<[u8; 32]> {
-    let bytes = BASE64.decode(text).map_err(|_| unusable(&format!("{name} is not base64")))?;
-    bytes.try_into().map_err(|_| unusable(&format!("{name} is not 32 bytes long")))
+    let bytes = BASE64.decode(text).map_err(|_| unusable_secrets(&format!("{name} is not base64")))?;
+    bytes.try_into().map_err(|_| unusable_secrets(&format!("{name} is not 32 bytes long")))
 }
 
-fn unusable(reason: &str) -> Error {
+fn unusable_secrets(reason: &str) -> Error {
     Error::internal(format!("the secrets cannot be used: {reason}"))
 }

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A counter that a test can enable. Clones share one count.
 #[derive(Clone, Debug, Default)]
-pub struct Tally(Option<Arc<AtomicU64>>);
+pub struct TestCounter(Option<Arc<AtomicU64>>);
 
-impl Tally {
-    pub fn counting() -> Self {
-        Tally(Some(Arc::default()))
+impl TestCounter {
+    pub fn new_counting() -> Self {
+        TestCounter(Some(Arc::default()))
     }
 
-    pub fn note(&self) {
+    pub fn add_one(&self) {
         if let Some(count) = &self.0 {
             count.fetch_add(1, Ordering::SeqCst);
         }

@@ -13,12 +13,12 @@ pub trait Word: Copy + PartialEq + Sized + 'static {
     }
 
     /// Parses the value of a column. An unknown word is an internal error, because the service itself wrote it.
-    fn stored(text: &str) -> Result<Self> {
+    fn from_stored(text: &str) -> Result<Self> {
         Self::parse(text).ok_or_else(|| Error::internal(format!("unknown word {text:?} in the database")))
     }
 
     /// "a, b or c", for messages.
-    fn expected() -> String {
+    fn expected_words() -> String {
         let words: Vec<&str> = Self::ALL.iter().map(|word| word.as_str()).collect();
         match words.split_last() {
             Some((last, first)) if !first.is_empty() => format!("{} or {last}", first.join(", ")),

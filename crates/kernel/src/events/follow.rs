@@ -9,7 +9,7 @@
 //! A follower that has reached the end is not `behind`, and events that it does not want leave it so. The transaction that
 //! publishes the first wanted event moves the position right before that event, so the events in between are never read.
 
-use crate::base::{Chain, EventId, Result, Timestamp};
+use crate::base::{EventId, Result, Timestamp, WorkflowChain};
 use crate::store::{Db, FromRow, Row, Tx};
 
 crate::statements! {
@@ -27,46 +27,46 @@ crate::statements! {
 
 /// An event without its body.
 #[derive(Clone, Debug)]
-pub struct Head {
+pub struct EventHead {
     pub sequence: i64,
     pub id: EventId,
     pub kind: String,
     pub at: Timestamp,
     /// The chain of the workflow run that caused it.
-    pub chain: Chain,
+    pub chain: WorkflowChain,
 }
 
-impl FromRow for Head {
+impl FromRow for EventHead {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let (sequence, id, kind) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let chain = Chain { depth: row.get(4)?, root: row.get(5)? };
-        Ok(Head { sequence, id, kind, at: row.get(3)?, chain })
+        let chain = WorkflowChain { depth: row.get(4)?, root: row.get(5)? };
+        Ok(EventHead { sequence, id, kind, at: row.get(3)?, chain })
     }
 }
 
 /// Sets the follower's position to the end of the feed, whether or not the follower existed before.
-pub async fn begin(tx: &mut Tx, name: &str) -> Result<()> {
+pub async fn begin_following(tx: &mut Tx, name: &str) -> Result<()> {
     let sequence = tx.tick().await?.sequence;
     tx.exec(BEGIN, crate::args![name, sequence]).await.map(drop)
 }
 
 /// The follower's position; none if it is not behind, or never began.
-pub async fn position(db: &Db, name: &str) -> Result<Option<i64>> {
+pub async fn find_position(db: &Db, name: &str) -> Result<Option<i64>> {
     db.find(POSITION, crate::args![name]).await
 }
 
 /// The next events after a position.
-pub async fn next(db: &Db, position: i64, limit: i64) -> Result<Vec<Head>> {
+pub async fn list_next(db: &Db, position: i64, limit: i64) -> Result<Vec<EventHead>> {
     db.list(HEADS, crate::args![position, limit]).await
 }
 
 /// The delivery body of an event; none when its retention has ended.
-pub async fn body(db: &Db, sequence: i64) -> Result<Option<String>> {
+pub async fn find_body(db: &Db, sequence: i64) -> Result<Option<String>> {
     db.find(BODY, crate::args![sequence]).await
 }
 
 /// Advances the position in the transaction that saves the work made of the events in between; false if another reader did.
 /// The tenant's clock is locked, so no event is published between the check whether this was the last one and the commit.
-pub async fn advance(tx: &mut Tx, name: &str, from: i64, to: i64) -> Result<bool> {
+pub async fn advance_position(tx: &mut Tx, name: &str, from: i64, to: i64) -> Result<bool> {
     Ok(tx.exec(ADVANCE, crate::args![name, from, to]).await? == 1)
 }

@@ -28,13 +28,13 @@ impl<T> EventKind<T> {
 }
 
 /// The first word of a kind, to which `<family>.*` subscribes.
-pub fn family(name: &str) -> &str {
+pub fn family_of(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
 /// A kind without its data type, as the catalogue lists it.
 #[derive(Clone, Debug)]
-pub struct Described {
+pub struct EventKindDescription {
     pub name: &'static str,
     pub description: &'static str,
     /// The component of the document that describes `data`.
@@ -44,20 +44,20 @@ pub struct Described {
     pub example: Value,
 }
 
-impl Described {
+impl EventKindDescription {
     /// The schema of the delivery body, whose `data` refers to a component of the document.
     pub fn body_schema(&self) -> Value {
         body_schema(self.name, &self.data)
     }
 
     pub fn family(&self) -> &'static str {
-        family(self.name)
+        family_of(self.name)
     }
 }
 
 impl<T: Serialize + ToSchema> EventKind<T> {
     /// Describes the kind for the catalogue, with the example of the data's schema.
-    pub fn describe(&self) -> Result<Described> {
+    pub fn describe(&self) -> Result<EventKindDescription> {
         let mut schemas: Vec<(String, RefOr<Schema>)> = vec![(T::name().into_owned(), T::schema())];
         T::schemas(&mut schemas);
         let mut definitions = serde_json::Map::new();
@@ -69,8 +69,8 @@ impl<T: Serialize + ToSchema> EventKind<T> {
         let data = example.ok_or_else(|| Error::internal(format!("{} has no example", self.name)))?;
         let mut schema = body_schema(self.name, &T::name());
         schema["$defs"] = Value::Object(definitions);
-        retarget(&mut schema);
-        Ok(Described {
+        retarget_references(&mut schema);
+        Ok(EventKindDescription {
             name: self.name,
             description: self.description,
             data: T::name(),
@@ -101,19 +101,19 @@ fn body_schema(name: &str, data: &str) -> Value {
 
 /// A single name, or a pattern for a name that ends with the wildcard.
 fn kind_schema(name: &str) -> Value {
-    match name.strip_suffix(ANY) {
+    match name.strip_suffix(WILDCARD) {
         None => json!({"type": "string", "enum": [name]}),
         Some(begins) => json!({"type": "string", "pattern": format!("^{}", begins.replace('.', "\\."))}),
     }
 }
 
 /// The end of a kind's name whose last part tenants choose.
-const ANY: &str = "*";
+const WILDCARD: &str = "*";
 
 fn example_body(name: &str, data: &Value) -> Value {
     json!({
         "id": "evt_01jd8z6v2mfkpb7h3q9xw5t4rc",
-        "type": name.replace(ANY, "something"),
+        "type": name.replace(WILDCARD, "something"),
         "timestamp": "2026-11-15T08:00:00.000Z",
         "tenant_id": "ten_01jd8z6v2mfkpb7h3q9xw5t4rd",
         "sequence": 42,
@@ -124,17 +124,17 @@ fn example_body(name: &str, data: &Value) -> Value {
 const COMPONENTS: &str = "#/components/schemas/";
 
 /// Points references into the document at the schema's own `$defs`.
-fn retarget(value: &mut Value) {
+fn retarget_references(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
                 match field {
                     Value::String(target) if name == "$ref" => *target = target.replace(COMPONENTS, "#/$defs/"),
-                    field => retarget(field),
+                    field => retarget_references(field),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(retarget),
+        Value::Array(items) => items.iter_mut().for_each(retarget_references),
         _ => {}
     }
 }

@@ -12,10 +12,10 @@ use std::fmt::Display;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::base::{Chain, Error, EventId, Result, TenantId, Timestamp};
-use crate::store::{Db, Followers, Happening, Param, Tx, Value};
+use crate::base::{Error, EventId, Result, TenantId, Timestamp, WorkflowChain};
+use crate::store::{Db, Followers, NewEvent, Param, Tx, Value};
 
-pub use kind::{Described, EventKind, family};
+pub use kind::{EventKind, EventKindDescription, family_of};
 
 /// The largest delivery. The data of a larger record is shortened, and the receiver fetches the rest.
 pub const BODY_BYTES_MAX: usize = 256 << 10;
@@ -30,7 +30,7 @@ crate::statements! {
 
 /// The identity of an event that was written.
 #[derive(Clone, Copy, Debug)]
-pub struct Published {
+pub struct PublishedEvent {
     pub id: EventId,
     pub sequence: i64,
     pub at: Timestamp,
@@ -38,7 +38,7 @@ pub struct Published {
 
 /// The JSON that endpoints receive.
 #[derive(Serialize)]
-struct Body<'a> {
+struct DeliveryBody<'a> {
     id: EventId,
     r#type: &'a str,
     timestamp: Timestamp,
@@ -54,8 +54,8 @@ pub async fn publish<T: Serialize>(
     kind: &EventKind<T>,
     record: impl Display,
     data: &T,
-) -> Result<Published> {
-    let followers = tx.followers()?;
+) -> Result<PublishedEvent> {
+    let followers = tx.get_followers()?;
     publish_to(tx, kind, record, data, followers).await
 }
 
@@ -66,27 +66,38 @@ pub async fn publish_to<T: Serialize>(
     record: impl Display,
     data: &T,
     followers: Followers,
-) -> Result<Published> {
-    write(tx, kind.name(), &record.to_string(), raw(data)?, followers).await
+) -> Result<PublishedEvent> {
+    write_event(tx, kind.name(), &record.to_string(), to_raw_json(data)?, followers).await
 }
 
 /// Like [`publish`], for a kind that a tenant has named itself.
-pub async fn publish_named<T: Serialize>(tx: &mut Tx, name: &str, record: impl Display, data: &T) -> Result<Published> {
-    let followers = tx.followers()?;
-    write(tx, name, &record.to_string(), raw(data)?, followers).await
+pub async fn publish_named<T: Serialize>(
+    tx: &mut Tx,
+    name: &str,
+    record: impl Display,
+    data: &T,
+) -> Result<PublishedEvent> {
+    let followers = tx.get_followers()?;
+    write_event(tx, name, &record.to_string(), to_raw_json(data)?, followers).await
 }
 
-fn raw<T: Serialize>(data: &T) -> Result<Box<RawValue>> {
+fn to_raw_json<T: Serialize>(data: &T) -> Result<Box<RawValue>> {
     serde_json::value::to_raw_value(data).map_err(Error::internal)
 }
 
-async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, followers: Followers) -> Result<Published> {
+async fn write_event(
+    tx: &mut Tx,
+    name: &str,
+    record: &str,
+    data: Box<RawValue>,
+    followers: Followers,
+) -> Result<PublishedEvent> {
     let at = tx.tick().await?.at;
     let sequence = tx.next_sequence().await?;
     let tenant_id = tx.tenant_id().ok_or_else(|| Error::internal("an event belongs to a tenant"))?;
-    let id = EventId::new_at(tx.world(), at);
+    let id = EventId::new_at(tx.env(), at);
     let render = |data: &RawValue| {
-        let body = Body { id, r#type: name, timestamp: at, tenant_id, sequence, data };
+        let body = DeliveryBody { id, r#type: name, timestamp: at, tenant_id, sequence, data };
         serde_json::to_string(&body).map_err(Error::internal)
     };
     let mut body = render(&data)?;
@@ -96,14 +107,14 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, follo
         let room = BODY_BYTES_MAX.saturating_sub(body.len() - data.get().len());
         let data = serde_json::from_str(data.get()).map_err(Error::internal)?;
         let fits = |data: &serde_json::Value| serde_json::to_string(data).is_ok_and(|text| text.len() <= room);
-        body = render(&raw(&fit::shorten(data, record, fits))?)?;
+        body = render(&to_raw_json(&fit::shorten_data(data, record, fits))?)?;
     }
-    let Chain { depth, root } = tx.actor().chain;
+    let WorkflowChain { depth, root } = tx.actor().chain;
     let (known, told): (_, [Value; 4]) =
         ([sequence.into(), id.into(), name.into()], [at.into(), body.into(), depth.into(), root.into()]);
-    let row = known.into_iter().chain([family(name).into(), record.into()]).chain(told).collect();
-    tx.later(INSERT, row).await?;
-    let event = Happening { id, sequence, kind: name, record, at, now: tx.world().now() };
+    let row = known.into_iter().chain([family_of(name).into(), record.into()]).chain(told).collect();
+    tx.enqueue(INSERT, row).await?;
+    let event = NewEvent { id, sequence, kind: name, record, at, now: tx.env().now() };
     for follower in followers {
         if let Some((sql, bind)) = follower.only_if {
             let bound = bind(&event);
@@ -113,15 +124,15 @@ async fn write(tx: &mut Tx, name: &str, record: &str, data: Box<RawValue>, follo
             }
         }
         for (sql, bind) in follower.statements {
-            tx.later(sql, bind(&event)).await?;
+            tx.enqueue(sql, bind(&event)).await?;
         }
     }
-    tx.announce();
-    Ok(Published { id, sequence, at })
+    tx.notify_after_commit();
+    Ok(PublishedEvent { id, sequence, at })
 }
 
 /// Clamps event times to `now` before the tenant's clock is set back. Otherwise future events would outlive their retention,
 /// and later ones would be cleaned before them. Delivery bodies keep their text.
-pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
+pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
     db.exec_in_steps(BRING_BACK, vec![now.into()]).await
 }

@@ -6,10 +6,10 @@ use std::ops::Deref;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
-use super::app::Shared;
+use super::app::SharedApp;
 use super::caller::Caller;
 use super::rules::Route;
-use crate::auth::{AskedRights, Rights, RightsOfMany, Scope, Standing};
+use crate::auth::{CredentialRef, PendingRights, Rights, RightsBatch, Scope};
 use crate::base::{Error, Result};
 use crate::store::{Db, Tx};
 
@@ -51,7 +51,7 @@ impl<R: Route> Access<R> {
     /// The tenant's handle, for a caller that holds the route's scope.
     pub fn db(&self) -> Db {
         const { assert!(R::RULES.one_scope().is_some(), "no scope, no database") };
-        self.caller.own()
+        self.caller.tenant_db()
     }
 
     /// The rights of this request, to be confirmed in the transaction of a change.
@@ -60,57 +60,57 @@ impl<R: Route> Access<R> {
     }
 
     /// Reads the caller's rights again after a wait; fails if the credential or the route's scope was revoked meanwhile.
-    pub async fn still_holds(&self) -> Result<Rights> {
-        self.caller.still_holds_scope(Self::SCOPE).await
+    pub async fn confirm_rights_now(&self) -> Result<Rights> {
+        self.caller.confirm_scope_now(Self::SCOPE).await
     }
 
     /// Like [`Access::confirm_rights_now`], from rights that were read for many credentials together. `None` if this one
     /// was not among them.
-    pub fn judge(&self, read: &RightsOfMany) -> Option<Result<Rights>> {
-        read.judge(self.caller.standing(), Self::SCOPE, &self.caller.own())
+    pub fn check_rights(&self, read: &RightsBatch) -> Option<Result<Rights>> {
+        read.check_rights(self.caller.standing(), Self::SCOPE, &self.caller.tenant_db())
     }
 }
 
 /// A route's scope, which the caller held when the request arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
-    standing: Standing,
+    standing: CredentialRef,
     scope: Scope,
 }
 
 impl Grant {
     /// Ticks the tenant's clock and reads the current rights: 401 if the credential was revoked, 403 if the scope was.
     pub async fn confirm(self, tx: &mut Tx) -> Result<Rights> {
-        self.standing.confirm(tx, self.scope).await
+        self.standing.confirm_rights(tx, self.scope).await
     }
 
     /// The first half of [`Grant::confirm`]: sends the tick and the query without waiting for their results. Queries that
     /// follow share the round trip.
-    pub async fn ask(self, tx: &mut Tx) -> Result<AskedGrant> {
-        Ok(AskedGrant { asked: self.standing.ask(tx).await?, scope: self.scope })
+    pub async fn start_confirm(self, tx: &mut Tx) -> Result<PendingGrant> {
+        Ok(PendingGrant { pending: self.standing.query_rights(tx).await?, scope: self.scope })
     }
 }
 
 /// A grant whose query is under way. No data may be returned or committed before it is confirmed.
 #[must_use]
-pub struct AskedGrant {
-    asked: AskedRights,
+pub struct PendingGrant {
+    pending: PendingRights,
     scope: Scope,
 }
 
-impl AskedGrant {
+impl PendingGrant {
     /// The second half of [`Grant::confirm`].
-    pub async fn confirm(self, tx: &mut Tx) -> Result<Rights> {
-        self.asked.confirm(tx, self.scope).await
+    pub async fn finish_confirm(self, tx: &mut Tx) -> Result<Rights> {
+        self.pending.confirm_rights(tx, self.scope).await
     }
 }
 
-impl<R: Route> FromRequestParts<Shared> for Access<R> {
+impl<R: Route> FromRequestParts<SharedApp> for Access<R> {
     type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self> {
         const { assert!(R::RULES.is_by_caller(), "a caller does not pay with the budget of an address") };
-        let caller = Caller::enter(parts, app, &R::RULES).await?;
+        let caller = Caller::authorize_request(parts, app, &R::RULES).await?;
         Ok(Access { caller, route: PhantomData })
     }
 }

@@ -18,7 +18,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::Instant;
 
 use super::app::App;
-use super::context::Context;
+use super::context::RequestContext;
 use super::payer::Payer;
 use crate::base::{BudgetAccount, BudgetLimits, BudgetPermit, Code, Error, FairBudget, Result, TenantId};
 
@@ -68,7 +68,7 @@ pub(super) struct Admission {
     /// Bytes of arriving bodies and unsent answers. Unauthenticated callers have a budget of their own, so that they take
     /// nothing from tenants however many addresses they use.
     memory: FairBudget<Payer>,
-    memory_of_strangers: FairBudget<Payer>,
+    anonymous_memory: FairBudget<Payer>,
     /// Refusals that are being delayed, see [`RequestContext::delay_flood`].
     delays: FairBudget<Payer>,
 }
@@ -108,7 +108,7 @@ impl Admission {
             reports: FairBudget::new(REPORTS),
             parsers: budget(0, parsers, 1, 1),
             memory: budget(memory_bytes_max, memory_bytes_max / 2, memory_bytes_max / MEMORY_FLOOR_PARTS, 8),
-            memory_of_strangers: budget(memory_bytes_max / 4, 0, 0, 8),
+            anonymous_memory: budget(memory_bytes_max / 4, 0, 0, 8),
             delays: budget(requests_max, 0, 0, 2),
         }
     }
@@ -142,7 +142,7 @@ pub(super) struct MemoryPermit(#[expect(dead_code, reason = "it is held")] Budge
 
 /// The permits that a request holds.
 #[derive(Default)]
-pub(super) struct RequestPermits {
+pub(super) struct AdmissionPermits {
     request: Option<BudgetPermit<Payer>>,
     work: Option<WorkPermit>,
 }
@@ -153,22 +153,22 @@ pub(super) struct ArrivedBody {
     pub memory: MemoryPermit,
 }
 
-impl Context {
+impl RequestContext {
     /// Counts the request until it is answered: against its address, or its tenant once that is known.
     pub(super) fn count_request(&self, app: &App) -> Result<()> {
-        let counted = self.request_budget(app).try_acquire(self.account(), 1);
+        let counted = self.request_budget(app).try_acquire(self.budget_account(), 1);
         let crowded = || Error::unavailable("too many requests of one tenant or address, or of all, are under way");
-        self.permits().request = Some(counted.ok_or_else(crowded)?);
+        self.lock_permits().request = Some(counted.ok_or_else(crowded)?);
         Ok(())
     }
 
     /// Counts the request against its tenant, once the caller is known and charged. A request without a body also waits
     /// here for its read or write permit.
-    pub(crate) async fn enter(&self, app: &App, method: &Method) -> Result<()> {
+    pub(crate) async fn admit_request(&self, app: &App, method: &Method) -> Result<()> {
         self.count_request(app)?;
         // The answer to DELETE is empty, and the request may revoke the very key whose answers are not read.
-        if method != Method::DELETE && self.memory_budget(app).is_nearly_spent(&self.account()) {
-            return Err(unread());
+        if method != Method::DELETE && self.memory_budget(app).is_nearly_spent(&self.budget_account()) {
+            return Err(unread_answers_error());
         }
         let budget = match *method {
             Method::POST | Method::PUT | Method::PATCH => return Ok(()),
@@ -179,13 +179,13 @@ impl Context {
     }
 
     /// Waits for a write permit.
-    pub(super) async fn enter_write(&self, app: &App) -> Result<()> {
+    pub(super) async fn acquire_write(&self, app: &App) -> Result<()> {
         self.acquire_work(&app.admission.writes).await
     }
 
     async fn acquire_work(&self, budget: &FairBudget<Payer>) -> Result<()> {
         let permit = acquire_work(budget, self.payer()).await?;
-        self.permits().work = Some(permit);
+        self.lock_permits().work = Some(permit);
         Ok(())
     }
 
@@ -193,7 +193,7 @@ impl Context {
     pub(super) async fn receive_body(&self, app: &App, body: Body, bytes_max: usize) -> Result<ArrivedBody> {
         // Charged to the tenant, not to the key: a tenant's agents often share one, and bodies do not pile up like answers.
         let memory = self.memory_budget(app).acquire(self.payer().into(), BODY_STEP_BYTES, MEMORY_WAIT_MAX).await;
-        let memory = memory.ok_or_else(no_memory)?;
+        let memory = memory.ok_or_else(no_memory_error)?;
         let mut arriving = pin!(read_body(body, bytes_max, app.settings.body_timeout, memory));
         if let Some(arrived) = poll_immediate(arriving.as_mut()).await {
             return arrived;
@@ -207,12 +207,13 @@ impl Context {
     /// Waits for news without holding permits. The number of waiting requests is bounded for each tenant and for each user
     /// or key, so that one key's readers do not block another's. A request that has waited once may wait again.
     pub(crate) async fn wait_for_news<T>(&self, app: &App, wait: impl Future<Output = T>) -> Result<T> {
-        if self.waiting.get().is_none() {
+        if self.wait_permits.get().is_none() {
             let crowded = || Error::unavailable("too many requests of one credential or tenant wait for news");
-            let who = self.credential().unwrap_or_else(|| "".into());
-            let own = app.waits_of.take(who, app.settings.waits_per_credential_max).ok_or_else(crowded)?;
-            let of_payer = app.waits.take(self.payer(), app.settings.waits_per_tenant_max).ok_or_else(crowded)?;
-            let _ = self.waiting.set((own, of_payer));
+            let who = self.actor_id().unwrap_or_else(|| "".into());
+            let own = app.actor_waits.try_acquire(who, app.settings.waits_per_credential_max).ok_or_else(crowded)?;
+            let of_payer =
+                app.payer_waits.try_acquire(self.payer(), app.settings.waits_per_tenant_max).ok_or_else(crowded)?;
+            let _ = self.wait_permits.set((own, of_payer));
         }
         self.release_permits();
         let waited = wait.await;
@@ -224,33 +225,33 @@ impl Context {
     /// Reserves the answer's memory until it is sent. An answer over the budget is refused, unless it reports a change
     /// that was made.
     pub(super) async fn hold_answer(&self, app: &App, size: AnswerSize, is_read: bool) -> Result<Option<MemoryPermit>> {
-        let Some(bytes) = size.counted() else { return Ok(None) };
-        let (memory, account) = (self.memory_budget(app), self.account());
+        let Some(bytes) = size.counted_bytes() else { return Ok(None) };
+        let (memory, account) = (self.memory_budget(app), self.budget_account());
         if !is_read {
             return Ok(Some(MemoryPermit(memory.acquire_beyond(account, bytes))));
         }
         let permit = memory.acquire(account, bytes, MEMORY_WAIT_MAX).await;
-        permit.map(|permit| Some(MemoryPermit(permit))).ok_or_else(unread)
+        permit.map(|permit| Some(MemoryPermit(permit))).ok_or_else(unread_answers_error)
     }
 
     /// Delays a refusal if its client has very many requests under way, or very many delayed refusals. The request holds
     /// only a permit of `delays` meanwhile, and does not wait if there is none.
     pub(super) async fn delay_flood(&self, app: &App) {
         let Admission { arrivals, delays, .. } = &app.admission;
-        let (address, payer) = (Payer::Address(self.address.bucket()), self.payer());
+        let (address, payer) = (Payer::Address(self.address.bucket_address()), self.payer());
         let is_flood = [arrivals.held_by(&address), self.request_budget(app).held_by(&payer), delays.held_by(&address)]
             .into_iter()
             .any(|requests| requests > FLOOD_REQUESTS);
         self.release_permits();
         if let Some(_delayed) = is_flood.then(|| delays.try_acquire(address.into(), 1)).flatten() {
             // Random, up to twice as long, so that clients that were refused together do not retry together.
-            let [part] = app.world.chance.public_bytes();
+            let [part] = app.env.random.public_bytes();
             tokio::time::sleep(FLOOD_DELAY + FLOOD_DELAY * u32::from(part) / 256).await;
         }
     }
 
     fn memory_budget<'a>(&self, app: &'a App) -> &'a FairBudget<Payer> {
-        if self.tenant().is_some() { &app.admission.memory } else { &app.admission.memory_of_strangers }
+        if self.tenant().is_some() { &app.admission.memory } else { &app.admission.anonymous_memory }
     }
 
     fn request_budget<'a>(&self, app: &'a App) -> &'a FairBudget<Payer> {
@@ -259,33 +260,33 @@ impl Context {
 
     /// Releases the work permit when the answer is made: sending it occupies no thread.
     pub(super) fn release_work(&self) {
-        let work = self.permits().work.take();
+        let work = self.lock_permits().work.take();
         drop(work);
     }
 
     pub(super) fn release_permits(&self) {
-        let permits = std::mem::take(&mut *self.permits());
+        let permits = std::mem::take(&mut *self.lock_permits());
         drop(permits);
     }
 
-    fn account(&self) -> BudgetAccount<Payer> {
-        BudgetAccount { payer: self.payer(), credential: self.tenant().and_then(|_| self.credential()) }
+    fn budget_account(&self) -> BudgetAccount<Payer> {
+        BudgetAccount { payer: self.payer(), credential: self.tenant().and_then(|_| self.actor_id()) }
     }
 
     fn payer(&self) -> Payer {
-        self.tenant().map_or_else(|| Payer::Address(self.address.bucket()), Payer::Tenant)
+        self.tenant().map_or_else(|| Payer::Address(self.address.bucket_address()), Payer::Tenant)
     }
 
-    fn permits(&self) -> MutexGuard<'_, RequestPermits> {
+    fn lock_permits(&self) -> MutexGuard<'_, AdmissionPermits> {
         self.permits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn unread() -> Error {
+fn unread_answers_error() -> Error {
     Error::unavailable("answers to this credential, tenant or address are not taken by their clients")
 }
 
-fn no_memory() -> Error {
+fn no_memory_error() -> Error {
     Error::unavailable("bodies of this credential, tenant or address take more memory than there is for them")
 }
 
@@ -317,7 +318,7 @@ async fn read_body(
         if missing > 0 {
             let asked_at = Instant::now();
             if !memory.grow(missing, MEMORY_WAIT_MAX).await {
-                return Err(no_memory());
+                return Err(no_memory_error());
             }
             // The wait for memory does not count against the client's deadline.
             started += asked_at.elapsed();
@@ -339,7 +340,7 @@ pub(super) struct AnswerSize {
 pub(super) struct StreamBytes(pub usize);
 
 impl AnswerSize {
-    pub fn of(response: &Response, is_http2: bool) -> Self {
+    pub fn from_response(response: &Response, is_http2: bool) -> Self {
         let hint = response.body().size_hint();
         let known = usize::try_from(hint.upper().unwrap_or(hint.lower())).unwrap_or(usize::MAX);
         let bytes = response.extensions().get().map_or(known, |StreamBytes(bytes)| *bytes);
@@ -348,7 +349,7 @@ impl AnswerSize {
 
     /// Every HTTP/2 answer is counted: a stream can stall while others on its connection move, and a connection has
     /// hundreds of them.
-    fn counted(self) -> Option<usize> {
+    fn counted_bytes(self) -> Option<usize> {
         let is_counted = if self.is_http2 { self.bytes > 0 } else { self.bytes > SMALL_ANSWER_BYTES };
         is_counted.then_some(self.bytes.saturating_add(ANSWER_OVERHEAD_BYTES))
     }

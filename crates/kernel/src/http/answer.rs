@@ -13,26 +13,26 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::patience::UnderWay;
+use super::connection_timeouts::ActiveRequest;
 
 /// Bodies are handed over in chunks of this size, so that the last chunk is not taken before the first has been sent.
-const PIECE_BYTES: usize = 16 * 1024;
+const CHUNK_BYTES: usize = 16 * 1024;
 
 /// A body that holds resources until its last byte has left this process. Each chunk holds them too, because an HTTP/2
 /// stream takes a whole chunk as soon as its client accepts one byte of it.
-pub(super) struct Held<T> {
+pub(super) struct HoldingBody<T> {
     body: Body,
     rest: Bytes,
-    kept: Option<Arc<Kept<T>>>,
+    resources: Option<Arc<HeldResources<T>>>,
 }
 
 /// The held value, and the task that watches the answer, which is aborted with it.
-struct Kept<T> {
-    _kept: T,
+struct HeldResources<T> {
+    _value: T,
     watch: OnceLock<AbortHandle>,
 }
 
-impl<T> Drop for Kept<T> {
+impl<T> Drop for HeldResources<T> {
     fn drop(&mut self) {
         if let Some(watch) = self.watch.get() {
             watch.abort();
@@ -41,36 +41,36 @@ impl<T> Drop for Kept<T> {
 }
 
 /// A chunk of an answer that holds the answer's resources.
-struct HeldPiece<T> {
+struct HoldingChunk<T> {
     bytes: Bytes,
-    _kept: Option<Arc<Kept<T>>>,
+    _resources: Option<Arc<HeldResources<T>>>,
 }
 
-impl<T> AsRef<[u8]> for HeldPiece<T> {
+impl<T> AsRef<[u8]> for HoldingChunk<T> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl<T: Send + Sync + Unpin + 'static> Held<T> {
+impl<T: Send + Sync + Unpin + 'static> HoldingBody<T> {
     /// `stall` is set for HTTP/2, where a stream can stall while others on its connection move, so that the connection's
     /// timeouts do not notice.
-    pub fn body(body: Body, kept: T, stall: Option<Stall>) -> Body {
+    pub fn wrap_body(body: Body, kept: T, stall: Option<StallLimit>) -> Body {
         let stall = stall.filter(|_| !body.is_end_stream());
-        let answer = Held::new(body, kept);
+        let answer = HoldingBody::new(body, kept);
         match stall {
-            Some(stall) => Body::new(Watched::start(answer, stall)),
+            Some(stall) => Body::new(WatchedBody::start_watch(answer, stall)),
             None => Body::new(answer),
         }
     }
 
     fn new(body: Body, kept: T) -> Self {
-        let kept = Some(Arc::new(Kept { _kept: kept, watch: OnceLock::new() }));
-        Held { body, rest: Bytes::new(), kept }
+        let resources = Some(Arc::new(HeldResources { _value: kept, watch: OnceLock::new() }));
+        HoldingBody { body, rest: Bytes::new(), resources }
     }
 }
 
-impl<T: Send + Sync + Unpin + 'static> HttpBody for Held<T> {
+impl<T: Send + Sync + Unpin + 'static> HttpBody for HoldingBody<T> {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -84,8 +84,8 @@ impl<T: Send + Sync + Unpin + 'static> HttpBody for Held<T> {
                 other => return other,
             }
         }
-        let length = self.rest.len().min(PIECE_BYTES);
-        let piece = HeldPiece { bytes: self.rest.split_to(length), _kept: self.kept.clone() };
+        let length = self.rest.len().min(CHUNK_BYTES);
+        let piece = HoldingChunk { bytes: self.rest.split_to(length), _resources: self.resources.clone() };
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))))
     }
 
@@ -105,85 +105,87 @@ impl<T: Send + Sync + Unpin + 'static> HttpBody for Held<T> {
 }
 
 /// How long an answer may stall, and the connection that is closed then.
-pub(super) struct Stall {
-    pub longest: Duration,
-    pub connection: Arc<UnderWay>,
+pub(super) struct StallLimit {
+    pub timeout: Duration,
+    pub connection: Arc<ActiveRequest>,
 }
 
 /// A body that is aborted when it is not polled any more, or when its last chunks are not sent.
-struct Watched<T> {
+struct WatchedBody<T> {
     /// The body, and when it was last polled.
-    answer: Arc<Mutex<(Held<T>, Instant)>>,
+    body: Arc<Mutex<(HoldingBody<T>, Instant)>>,
 }
 
-impl<T: Send + Sync + Unpin + 'static> Watched<T> {
-    fn start(answer: Held<T>, stall: Stall) -> Self {
-        let kept = answer.kept.clone();
-        let answer = Arc::new(Mutex::new((answer, Instant::now())));
-        let watch = tokio::spawn(give_up(answer.clone(), stall)).abort_handle();
+impl<T: Send + Sync + Unpin + 'static> WatchedBody<T> {
+    fn start_watch(answer: HoldingBody<T>, stall: StallLimit) -> Self {
+        let kept = answer.resources.clone();
+        let body = Arc::new(Mutex::new((answer, Instant::now())));
+        let watch = tokio::spawn(abort_when_stalled(body.clone(), stall)).abort_handle();
         if let Some(kept) = kept {
             let _ = kept.watch.set(watch);
         }
-        Watched { answer }
+        WatchedBody { body }
     }
 }
 
-impl<T> Watched<T> {
-    fn answer(&self) -> MutexGuard<'_, (Held<T>, Instant)> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
+impl<T> WatchedBody<T> {
+    fn lock_body(&self) -> MutexGuard<'_, (HoldingBody<T>, Instant)> {
+        self.body.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Waits until the answer stalls, then breaks it off and closes its connection.
-async fn give_up<T>(answer: Arc<Mutex<(Held<T>, Instant)>>, stall: Stall) {
-    let mut until = Instant::now() + stall.longest;
+async fn abort_when_stalled<T>(answer: Arc<Mutex<(HoldingBody<T>, Instant)>>, stall: StallLimit) {
+    let mut until = Instant::now() + stall.timeout;
     loop {
         tokio::time::sleep_until(until).await;
         let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
         let (held, asked_at) = &mut *answer;
-        until = *asked_at + stall.longest;
+        until = *asked_at + stall.timeout;
         if until <= Instant::now() {
             // The body ends with an error, so that a truncated file does not look complete.
             let broken = futures_util::stream::once(std::future::ready(Err::<Bytes, _>(io::ErrorKind::TimedOut)));
             let broken = Body::from_stream(broken.map_err(io::Error::from));
-            stall.connection.end();
-            *held = Held { body: broken, rest: Bytes::new(), kept: None };
+            stall.connection.close_connection();
+            *held = HoldingBody { body: broken, rest: Bytes::new(), resources: None };
             return;
         }
     }
 }
 
-impl<T> Drop for Watched<T> {
+impl<T> Drop for WatchedBody<T> {
     fn drop(&mut self) {
         // Chunks that are not sent yet hold the resources, and the watch task runs until they are.
-        let mut answer = self.answer();
-        answer.0.kept = None;
+        let mut answer = self.lock_body();
+        answer.0.resources = None;
         answer.0.rest = Bytes::new();
         answer.0.body = Body::empty();
     }
 }
 
-impl<T: Send + Sync + Unpin + 'static> HttpBody for Watched<T> {
+impl<T: Send + Sync + Unpin + 'static> HttpBody for WatchedBody<T> {
     type Data = Bytes;
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let mut answer = self.answer();
+        let mut answer = self.lock_body();
         answer.1 = Instant::now();
-        let kept = answer.0.kept.clone();
+        let kept = answer.0.resources.clone();
         // Copied, because a stalled stream would otherwise keep the whole buffer that the chunk is a slice of.
         let copied = |frame: Frame<Bytes>| {
-            frame.map_data(|data| Bytes::from_owner(HeldPiece { bytes: Bytes::copy_from_slice(&data), _kept: kept }))
+            frame.map_data(|data| {
+                Bytes::from_owner(HoldingChunk { bytes: Bytes::copy_from_slice(&data), _resources: kept })
+            })
         };
         Pin::new(&mut answer.0).poll_frame(cx).map_ok(copied)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.answer().0.is_end_stream()
+        self.lock_body().0.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.answer().0.size_hint()
+        self.lock_body().0.size_hint()
     }
 }
 
@@ -192,22 +194,22 @@ impl<T: Send + Sync + Unpin + 'static> HttpBody for Watched<T> {
 mod tests {
     use http_body_util::BodyExt;
 
-    use super::super::patience::Pulse;
+    use super::super::connection_timeouts::ConnectionActivity;
     use super::*;
 
     #[tokio::test]
     async fn an_answer_that_is_given_up_is_broken_and_not_at_its_end() {
-        let pulse: Arc<Pulse> = Arc::default();
-        let connection = Arc::new(pulse.begin(true));
+        let pulse: Arc<ConnectionActivity> = Arc::default();
+        let connection = Arc::new(pulse.begin_request(true));
         let kept = Arc::new(());
-        let held = Held::new(Body::from(vec![0; 2 * PIECE_BYTES]), kept.clone());
-        let stall = || Stall { longest: Duration::ZERO, connection: connection.clone() };
+        let held = HoldingBody::new(Body::from(vec![0; 2 * CHUNK_BYTES]), kept.clone());
+        let stall = || StallLimit { timeout: Duration::ZERO, connection: connection.clone() };
         // The watch task never fires: the test aborts the answer itself.
-        let watched = Watched::start(held, Stall { longest: Duration::from_hours(1), ..stall() });
-        let answer = watched.answer.clone();
+        let watched = WatchedBody::start_watch(held, StallLimit { timeout: Duration::from_hours(1), ..stall() });
+        let answer = watched.body.clone();
         let mut body = Body::new(watched);
         assert!(body.frame().await.unwrap().is_ok() && Arc::strong_count(&kept) == 2);
-        give_up(answer, stall()).await;
+        abort_when_stalled(answer, stall()).await;
         assert_eq!(Arc::strong_count(&kept), 1, "what it kept is free");
         assert!(!body.is_end_stream(), "a part must not be taken for the whole");
         assert!(body.frame().await.unwrap().is_err());
@@ -216,9 +218,9 @@ mod tests {
     #[tokio::test]
     async fn what_an_answer_keeps_is_kept_by_its_last_piece() {
         let kept = Arc::new(());
-        let pulse: Arc<Pulse> = Arc::default();
-        let stall = Stall { longest: Duration::from_hours(1), connection: Arc::new(pulse.begin(true)) };
-        let mut body = Held::body(Body::from(vec![0; 10]), kept.clone(), Some(stall));
+        let pulse: Arc<ConnectionActivity> = Arc::default();
+        let stall = StallLimit { timeout: Duration::from_hours(1), connection: Arc::new(pulse.begin_request(true)) };
+        let mut body = HoldingBody::wrap_body(Body::from(vec![0; 10]), kept.clone(), Some(stall));
         let piece = body.frame().await.unwrap().unwrap();
         drop(body);
         assert_eq!(Arc::strong_count(&kept), 2, "the piece has not gone out");

@@ -8,20 +8,20 @@ use ipnet::IpNet;
 use tokio::sync::{Mutex, broadcast, watch};
 
 use super::admission::{Admission, AdmissionLimits};
-use super::context::Context;
+use super::connection_timeouts::ConnectionTimeouts;
+use super::context::RequestContext;
 use super::idempotency::RunningKeys;
-use super::limiter::{Limiter, RateTable};
-use super::meters::Meters;
-use super::patience::Patience;
+use super::keyed_permits::KeyedPermits;
+use super::limiter::{RateLimiter, RateTable};
 use super::payer::Payer;
-use super::places::Places;
+use super::request_metrics::RequestMetrics;
 use super::server::ConnectionLimits;
-use crate::auth::{Credentials, Token, redeem_signin_link};
-use crate::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId, World};
+use crate::auth::{Credentials, SignInToken, redeem_signin_link};
+use crate::base::{DAY_MS, Env, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId};
 use crate::outbound::{self, Outbound};
 use crate::store::Store;
 
-pub type Shared = Arc<App>;
+pub type SharedApp = Arc<App>;
 
 /// Long enough that no two nodes ever have the same name.
 const NODE_NAME_LEN: usize = 16;
@@ -35,10 +35,10 @@ const NODE_NAME_LEN: usize = 16;
 /// ```
 pub struct App {
     pub(crate) store: Store,
-    pub world: World,
+    pub env: Env,
     pub secrets: Secrets,
-    pub settings: Settings,
-    pub limiter: Limiter,
+    pub settings: HttpSettings,
+    pub limiter: RateLimiter,
     pub credentials: Credentials,
     /// A name for this process among the nodes, new at every start.
     pub node: String,
@@ -51,23 +51,23 @@ pub struct App {
     pub last_probe: Mutex<Option<(Instant, bool)>>,
     pub(super) admission: Admission,
     /// Requests that wait for news, by payer and by actor (user, key or pass).
-    pub(super) waits: Places<Payer>,
-    pub(super) waits_of: Places<Arc<str>>,
+    pub(super) payer_waits: KeyedPermits<Payer>,
+    pub(super) actor_waits: KeyedPermits<Arc<str>>,
     /// Lists that are being streamed.
-    pub(super) streams: Places<TenantId>,
-    pub(super) meters: Meters,
+    pub(super) streams: KeyedPermits<TenantId>,
+    pub(super) request_metrics: RequestMetrics,
 }
 
 impl App {
-    pub(crate) fn new(store: Store, secrets: Secrets, settings: Settings) -> Result<Shared> {
-        let world = store.world().clone();
-        let limiter = Limiter::new(settings.rate_table.clone(), world.clone());
-        let node = world.chance.base62(NODE_NAME_LEN);
+    pub(crate) fn new(store: Store, secrets: Secrets, settings: HttpSettings) -> Result<SharedApp> {
+        let world = store.env().clone();
+        let limiter = RateLimiter::new(settings.rate_table.clone(), world.clone());
+        let node = world.random.base62_text(NODE_NAME_LEN);
         let outbound = Outbound::new(settings.outbound.clone())?;
         let admission = Admission::new(settings.admission);
         Ok(Arc::new(App {
             store,
-            world,
+            env: world,
             secrets,
             settings,
             limiter,
@@ -78,33 +78,33 @@ impl App {
             running_keys: RunningKeys::default(),
             last_probe: Mutex::default(),
             admission,
-            waits: Places::default(),
-            waits_of: Places::default(),
-            streams: Places::default(),
-            meters: Meters::default(),
+            payer_waits: KeyedPermits::default(),
+            actor_waits: KeyedPermits::default(),
+            streams: KeyedPermits::default(),
+            request_metrics: RequestMetrics::default(),
         }))
     }
 
     /// See `Store::subscribe_commits`.
-    pub fn news(&self) -> broadcast::Receiver<TenantId> {
-        self.store.news()
+    pub fn subscribe_commits(&self) -> broadcast::Receiver<TenantId> {
+        self.store.subscribe_commits()
     }
 
     /// Redeems a sign-in link and starts its session. `None` when the link is unknown, used or expired.
-    pub async fn redeem_signin_link(&self, token: &str, context: &Context) -> Result<Option<Token>> {
+    pub async fn redeem_signin_link(&self, token: &str, context: &RequestContext) -> Result<Option<SignInToken>> {
         let (from, lifetime_ms) = ((context.address.0, &*context.request_id), self.settings.session_absolute_ms);
         redeem_signin_link((&self.store, &self.credentials), token, lifetime_ms, from).await
     }
 
     /// See [`Store::ping`].
-    pub async fn ping(&self) -> Result<()> {
+    pub async fn ping_store(&self) -> Result<()> {
         self.store.ping().await
     }
 }
 
 /// The operator's settings of HTTP, sessions and retention.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct HttpSettings {
     pub base_url: BaseUrl,
     /// Peers whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
@@ -117,7 +117,7 @@ pub struct Settings {
     /// How long events, and with them their deliveries, are kept.
     pub event_retention_ms: i64,
     /// Which addresses the service may connect to.
-    pub outbound: outbound::Settings,
+    pub outbound: outbound::OutboundSettings,
     /// Requests and memory of one node; a request beyond them is answered 503.
     pub admission: AdmissionLimits,
     /// Longer than any legitimate request takes, shorter than the timeouts of clients and proxies.
@@ -140,19 +140,19 @@ pub struct Settings {
     features: Extensions,
 }
 
-impl Settings {
+impl HttpSettings {
     /// The settings of a feature, or their default if none were set.
-    pub fn of_feature<T: Clone + Default + Send + Sync + 'static>(&self) -> T {
+    pub fn feature_settings<T: Clone + Default + Send + Sync + 'static>(&self) -> T {
         self.features.get::<T>().cloned().unwrap_or_default()
     }
 
-    pub fn set_of_feature<T: Clone + Send + Sync + 'static>(&mut self, settings: T) {
+    pub fn set_feature_settings<T: Clone + Send + Sync + 'static>(&mut self, settings: T) {
         self.features.insert(settings);
     }
 
     pub fn new(base_url: BaseUrl) -> Self {
         let connections = ConnectionLimits::default();
-        Settings {
+        HttpSettings {
             base_url,
             trusted_proxies: Vec::new(),
             cors_origins: Vec::new(),
@@ -161,16 +161,16 @@ impl Settings {
             session_absolute_ms: 12 * HOUR_MS,
             audit_retention_ms: 400 * DAY_MS,
             event_retention_ms: 30 * DAY_MS,
-            outbound: outbound::Settings::default(),
+            outbound: outbound::OutboundSettings::default(),
             admission: AdmissionLimits::default(),
             request_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(20),
             waits_per_tenant_max: 64,
             waits_per_credential_max: 16,
             news_wait_max: Duration::from_secs(25),
-            header_timeout: connections.patience.head,
-            keep_alive_timeout: connections.patience.idle,
-            stall_timeout: connections.patience.stall,
+            header_timeout: connections.timeouts.head,
+            keep_alive_timeout: connections.timeouts.idle,
+            stall_timeout: connections.timeouts.stall,
             connections_per_address_max: connections.per_address_max,
             features: Extensions::new(),
         }
@@ -179,7 +179,11 @@ impl Settings {
     /// The limits for the listening server.
     pub fn connection_limits(&self) -> ConnectionLimits {
         ConnectionLimits {
-            patience: Patience { head: self.header_timeout, idle: self.keep_alive_timeout, stall: self.stall_timeout },
+            timeouts: ConnectionTimeouts {
+                head: self.header_timeout,
+                idle: self.keep_alive_timeout,
+                stall: self.stall_timeout,
+            },
             per_address_max: self.connections_per_address_max,
             exempt: self.trusted_proxies.clone(),
         }

@@ -12,18 +12,18 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::admission::ArrivedBody;
-use super::app::Shared;
-use super::context::Context;
-use super::fields::{ERRORS_MAX, Fields, escape};
+use super::app::SharedApp;
+use super::context::RequestContext;
+use super::fields::{BodyFields, ERRORS_MAX, escape_pointer};
 use super::rules::BodyRules;
 use crate::base::{Code, Error, FieldError, Result, sha256};
 use crate::store::Db;
-use crate::store::refer::{self, Referable, Reference};
+use crate::store::references::{self, RecordReference, Referable};
 
 /// A body that has not been read yet.
 pub struct Json<T> {
-    app: Shared,
-    context: Result<Arc<Context>>,
+    app: SharedApp,
+    context: Result<Arc<RequestContext>>,
     headers: HeaderMap,
     body: Body,
     rules: BodyRules,
@@ -33,42 +33,42 @@ pub struct Json<T> {
 /// A type parsed from a JSON object. It reads every known field; unknown ones are refused, and all errors are reported
 /// at once.
 pub trait FromBody: Sized {
-    fn from_fields(fields: &mut Fields) -> Option<Self>;
+    fn from_fields(fields: &mut BodyFields) -> Option<Self>;
 }
 
 /// A body that was read.
-pub struct Received<T> {
+pub struct ReceivedBody<T> {
     pub value: T,
     /// SHA-256 of the received bytes: two bodies are the same if their bytes are.
     pub digest: [u8; 32],
     /// The records that the body refers to, for `check_references` in the transaction.
-    pub references: Vec<Reference>,
+    pub references: Vec<RecordReference>,
 }
 
 impl<T: FromBody> Json<T> {
-    pub async fn read(self) -> Result<Received<T>> {
+    pub async fn read(self) -> Result<ReceivedBody<T>> {
         self.read_with(async |_| Ok(Vec::new())).await
     }
 
     /// Like [`Json::read`], for a body that may refer to other records. If the body is refused for other errors, references
     /// to unknown records are reported too. The references of an accepted body are left to `check_references` in
     /// the transaction, where a repeated request is recognized.
-    pub async fn read_referring(self, db: &Db, referable: &'static [Referable]) -> Result<Received<T>> {
-        self.read_with(async |references| refer::unknown(db, referable, references).await).await
+    pub async fn read_referring(self, db: &Db, referable: &'static [Referable]) -> Result<ReceivedBody<T>> {
+        self.read_with(async |references| references::list_unknown(db, referable, references).await).await
     }
 
     async fn read_with(
         self,
-        unknown: impl AsyncFnOnce(Vec<Reference>) -> Result<Vec<FieldError>>,
-    ) -> Result<Received<T>> {
-        check_type(&self.headers)?;
+        unknown: impl AsyncFnOnce(Vec<RecordReference>) -> Result<Vec<FieldError>>,
+    ) -> Result<ReceivedBody<T>> {
+        check_content_type(&self.headers)?;
         let context = self.context?;
         let ArrivedBody { bytes, memory } = context.receive_body(&self.app, self.body, self.rules.bytes_max).await?;
-        context.enter_write(&self.app).await?;
-        let object = parse(&bytes)?;
-        let mut fields = Fields::new(object);
+        context.acquire_write(&self.app).await?;
+        let object = parse_object(&bytes)?;
+        let mut fields = BodyFields::new(object);
         let value = T::from_fields(&mut fields);
-        let noted = fields.finish();
+        let noted = fields.finish_reading();
         if !noted.errors.is_empty() {
             let mut errors = noted.errors;
             errors.truncate(ERRORS_MAX);
@@ -80,17 +80,18 @@ impl<T: FromBody> Json<T> {
         let value = value.ok_or_else(|| Error::internal("a body was refused without a reason"))?;
         let digest = sha256(&bytes);
         drop((bytes, memory));
-        Ok(Received { value, digest, references: noted.references })
+        Ok(ReceivedBody { value, digest, references: noted.references })
     }
 }
 
 /// Parses the body as a JSON object without duplicate members.
-fn parse(bytes: &[u8]) -> Result<Map<String, Value>> {
+fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>> {
     let malformed = |error| Error::new(Code::MalformedJson, format!("The body is not JSON: {error}."));
     let mut duplicates = Vec::new();
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    let value =
-        Strict { place: ValuePath::Body, duplicates: &mut duplicates }.deserialize(&mut json).map_err(malformed)?;
+    let value = DuplicateChecker { path: ValuePath::Body, duplicates: &mut duplicates }
+        .deserialize(&mut json)
+        .map_err(malformed)?;
     json.end().map_err(malformed)?;
     let Value::Object(object) = value else {
         return Err(Error::invalid("", "wrong_type", "must be an object"));
@@ -104,8 +105,8 @@ const POINTERS_BYTES_MAX: usize = 16 * 1024;
 
 /// Deserializes a `Value` and reports duplicate members. serde would silently take the last, while another reader of the
 /// same body, such as a proxy, may take the first. serde_json itself bounds the depth.
-struct Strict<'a> {
-    place: ValuePath<'a>,
+struct DuplicateChecker<'a> {
+    path: ValuePath<'a>,
     duplicates: &'a mut Vec<FieldError>,
 }
 
@@ -118,27 +119,27 @@ enum ValuePath<'a> {
 }
 
 impl ValuePath<'_> {
-    fn pointer(self) -> String {
+    fn to_pointer(self) -> String {
         match self {
             ValuePath::Body => String::new(),
-            ValuePath::Member(parent, name) => parent.pointer() + "/" + &escape(name),
-            ValuePath::Item(parent, index) => parent.pointer() + "/" + &index.to_string(),
+            ValuePath::Member(parent, name) => parent.to_pointer() + "/" + &escape_pointer(name),
+            ValuePath::Item(parent, index) => parent.to_pointer() + "/" + &index.to_string(),
         }
     }
 }
 
-impl Strict<'_> {
-    fn note_duplicate(&mut self, name: &str) {
+impl DuplicateChecker<'_> {
+    fn report_duplicate(&mut self, name: &str) {
         let bytes: usize = self.duplicates.iter().map(|field| field.pointer.len()).sum();
         if self.duplicates.len() < DUPLICATES_MAX && bytes < POINTERS_BYTES_MAX {
             let (pointer, detail) =
-                (ValuePath::Member(&self.place, name).pointer(), "is given more than once".to_owned());
+                (ValuePath::Member(&self.path, name).to_pointer(), "is given more than once".to_owned());
             self.duplicates.push(FieldError { pointer, code: "duplicate_field", detail });
         }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict<'_> {
+impl<'de> DeserializeSeed<'de> for DuplicateChecker<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -146,7 +147,7 @@ impl<'de> DeserializeSeed<'de> for Strict<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Strict<'_> {
+impl<'de> Visitor<'de> for DuplicateChecker<'_> {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -180,8 +181,8 @@ impl<'de> Visitor<'de> for Strict<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
         loop {
-            let place = ValuePath::Item(&self.place, values.len());
-            match items.next_element_seed(Strict { place, duplicates: self.duplicates })? {
+            let place = ValuePath::Item(&self.path, values.len());
+            match items.next_element_seed(DuplicateChecker { path: place, duplicates: self.duplicates })? {
                 Some(value) => values.push(value),
                 None => return Ok(Value::Array(values)),
             }
@@ -191,10 +192,10 @@ impl<'de> Visitor<'de> for Strict<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(name) = members.next_key::<String>()? {
-            let place = ValuePath::Member(&self.place, &name);
-            let value = members.next_value_seed(Strict { place, duplicates: self.duplicates })?;
+            let place = ValuePath::Member(&self.path, &name);
+            let value = members.next_value_seed(DuplicateChecker { path: place, duplicates: self.duplicates })?;
             if object.contains_key(&name) {
-                self.note_duplicate(&name);
+                self.report_duplicate(&name);
             }
             object.insert(name, value);
         }
@@ -202,7 +203,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 }
 
-fn check_type(headers: &HeaderMap) -> Result<()> {
+fn check_content_type(headers: &HeaderMap) -> Result<()> {
     let refused = |detail: &str| Err(Error::new(Code::UnsupportedMediaType, detail));
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(kind), None) = (types.next(), types.next()) else {
@@ -223,12 +224,12 @@ fn check_type(headers: &HeaderMap) -> Result<()> {
     Ok(())
 }
 
-impl<T> FromRequest<Shared> for Json<T> {
+impl<T> FromRequest<SharedApp> for Json<T> {
     type Rejection = Infallible;
 
-    async fn from_request(request: Request, app: &Shared) -> Result<Self, Infallible> {
+    async fn from_request(request: Request, app: &SharedApp) -> Result<Self, Infallible> {
         let (parts, body) = request.into_parts();
-        let (context, rules) = (Context::of(&parts), BodyRules::noted(&parts));
+        let (context, rules) = (RequestContext::from_parts(&parts), BodyRules::from_parts(&parts));
         Ok(Json { app: app.clone(), context, headers: parts.headers, body, rules, kind: PhantomData })
     }
 }

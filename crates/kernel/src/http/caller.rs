@@ -5,23 +5,25 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 
-use super::app::Shared;
-use super::context::Context;
+use super::app::SharedApp;
+use super::context::RequestContext;
 use super::csrf;
-use super::limiter::Policy;
+use super::limiter::RatePolicy;
 use super::rules::Rules;
 use crate::auth::{
-    Found, Identity, Presented, Principal, Rights, Scope, Scopes, Standing, Tenant, end_session, unauthenticated,
+    CredentialRef, PresentedCredential, Principal, PrincipalIdentity, Rights, Scope, Scopes, Tenant, ValidPrincipal,
+    end_session, unauthenticated_error,
 };
 use crate::base::{
-    Actor, ActorKind, ActorRef, Chain, Code, Credential, CredentialKind, Error, Result, TenantId, Timestamp, sha256,
+    Actor, ActorCredential, ActorKind, ActorRef, Code, CredentialKind, Error, Result, TenantId, Timestamp,
+    WorkflowChain, sha256,
 };
 use crate::store::Db;
 
 /// The authenticated principal of a request, with its rights.
 pub struct Caller {
-    app: Shared,
-    context: Arc<Context>,
+    app: SharedApp,
+    context: Arc<RequestContext>,
     principal: Arc<Principal>,
     expires_at: Timestamp,
 }
@@ -30,19 +32,19 @@ impl Caller {
     /// The tenant's handle, if the caller holds the scope. For routes whose scope depends on the request; a fixed scope is
     /// in the route's rules.
     pub fn require(&self, scope: Scope) -> Result<Db> {
-        if self.scopes().holds(scope) { Ok(self.own()) } else { Err(lacks(scope)) }
+        if self.scopes().has_scope(scope) { Ok(self.tenant_db()) } else { Err(missing_scope_error(scope)) }
     }
 
     /// The tenant's handle. The caller's rights must have been checked before.
-    pub(super) fn own(&self) -> Db {
-        self.app.store.tenant(self.tenant_id(), self.actor())
+    pub(super) fn tenant_db(&self) -> Db {
+        self.app.store.tenant(self.tenant_id(), self.to_actor())
     }
 
-    pub fn app(&self) -> &Shared {
+    pub fn app(&self) -> &SharedApp {
         &self.app
     }
 
-    pub fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &PrincipalIdentity {
         &self.principal.identity
     }
 
@@ -68,55 +70,58 @@ impl Caller {
 
     /// Waits for news without counting as a request under way. The number of waits is bounded for each user or key and for
     /// each tenant; one more is 503.
-    pub async fn wait<T>(&self, wait: impl Future<Output = T>) -> Result<T> {
+    pub async fn wait_for_news<T>(&self, wait: impl Future<Output = T>) -> Result<T> {
         self.context.wait_for_news(&self.app, wait).await
     }
 
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> CredentialRef {
         match self.identity() {
-            Identity::User(user) => Standing::Person { user: user.id, session: user.session },
-            Identity::Key(key) => Standing::Key { id: key.id, secret: key.secret },
+            PrincipalIdentity::User(user) => CredentialRef::Session { user: user.id, session: user.session },
+            PrincipalIdentity::Key(key) => CredentialRef::Key { id: key.id, secret: key.secret },
         }
     }
 
     /// Reads the caller's rights again after a wait; fails if the credential or the scope was revoked meanwhile.
-    pub async fn still_holds_scope(&self, scope: Scope) -> Result<Rights> {
-        self.standing().still_holds(&self.own(), scope).await
+    pub async fn confirm_scope_now(&self, scope: Scope) -> Result<Rights> {
+        self.standing().confirm_rights_now(&self.tenant_db(), scope).await
     }
 
     /// Ends the caller's own session; this node refuses it from now on. A key has none.
     pub async fn sign_out(&self) -> Result<()> {
-        let Identity::User(user) = self.identity() else {
+        let PrincipalIdentity::User(user) = self.identity() else {
             return Err(Error::internal("a key has no session to end"));
         };
-        end_session(&self.own(), user.session).await?;
-        self.app.credentials.forget(self.tenant_id());
+        end_session(&self.tenant_db(), user.session).await?;
+        self.app.credentials.invalidate_tenant(self.tenant_id());
         Ok(())
     }
 
-    fn actor(&self) -> Actor {
+    fn to_actor(&self) -> Actor {
         let (kind, name, credential) = match self.identity() {
-            Identity::User(user) => (ActorKind::User, &user.name, CredentialKind::Session),
-            Identity::Key(key) => (ActorKind::ApiKey, &key.name, CredentialKind::ApiKey),
+            PrincipalIdentity::User(user) => (ActorKind::User, &user.name, CredentialKind::Session),
+            PrincipalIdentity::Key(key) => (ActorKind::ApiKey, &key.name, CredentialKind::ApiKey),
         };
         Actor {
             who: ActorRef { kind, id: Some(self.actor_id().to_owned()), name: name.clone() },
-            credential: Some(Credential { kind: credential, id: self.principal.credential_id.as_ref().to_owned() }),
+            credential: Some(ActorCredential {
+                kind: credential,
+                id: self.principal.credential_id.as_ref().to_owned(),
+            }),
             address: Some(self.context.address.0),
             request_id: Some(self.context.request_id.clone()),
-            chain: Chain::default(),
+            chain: WorkflowChain::default(),
         }
     }
 
     /// Charges and admits the request: 429, then the refusals that do not depend on scopes, in the contract's order.
-    async fn admit(&self, policy: Policy, method: &Method, headers: &HeaderMap) -> Result<()> {
+    async fn charge_and_admit(&self, policy: RatePolicy, method: &Method, headers: &HeaderMap) -> Result<()> {
         let (state, verdict) = self.app.limiter.charge_caller(policy, &self.principal.credential_id, self.tenant_id());
-        self.context.note_rate(state);
+        self.context.set_rate_state(state);
         verdict?;
-        self.context.enter(&self.app, method).await?;
+        self.context.admit_request(&self.app, method).await?;
         match self.identity() {
-            Identity::User(_) => csrf::check(method, headers, &self.app.settings.base_url),
-            Identity::Key(key) => {
+            PrincipalIdentity::User(_) => csrf::check_origin(method, headers, &self.app.settings.base_url),
+            PrincipalIdentity::Key(key) => {
                 let address = self.context.address.0;
                 if key.allowed_cidrs.is_empty() || key.allowed_cidrs.iter().any(|network| network.contains(&address)) {
                     return Ok(());
@@ -129,56 +134,56 @@ impl Caller {
 
 impl Caller {
     /// Authenticates the caller and checks the route's rules, in the contract's order.
-    pub(super) async fn enter(parts: &mut Parts, app: &Shared, rules: &Rules) -> Result<Self> {
-        let context = Context::of(parts)?;
-        let (principal, expires_at) = match authenticate(app, &context, &parts.headers).await {
+    pub(super) async fn authorize_request(parts: &mut Parts, app: &SharedApp, rules: &Rules) -> Result<Self> {
+        let context = RequestContext::from_parts(parts)?;
+        let (principal, expires_at) = match authenticate_caller(app, &context, &parts.headers).await {
             Ok(found) => found,
             Err(error) if error.code().status() >= 500 => return Err(error),
             // A failed attempt is charged to the address. Past the budget the answer is 429 in any case.
-            Err(error) => return Err(context.charge_address(app, Policy::Public).err().unwrap_or(error)),
+            Err(error) => return Err(context.charge_address(app, RatePolicy::Public).err().unwrap_or(error)),
         };
-        context.note_who(principal.actor_id.clone());
+        context.set_actor_id(principal.actor_id.clone());
         let caller = Caller { app: app.clone(), context, principal, expires_at };
-        caller.admit(rules.policy(parts.uri.query()), &parts.method, &parts.headers).await?;
-        let now = app.world.now();
+        caller.charge_and_admit(rules.policy_for(parts.uri.query()), &parts.method, &parts.headers).await?;
+        let now = app.env.now();
         match caller.identity() {
-            Identity::User(user) => app.credentials.note_session_use(user.session, now),
-            Identity::Key(key) => {
-                app.credentials.note_key_use(key.id, caller.tenant_id(), now, caller.context.address.0);
+            PrincipalIdentity::User(user) => app.credentials.record_session_use(user.session, now),
+            PrincipalIdentity::Key(key) => {
+                app.credentials.record_key_use(key.id, caller.tenant_id(), now, caller.context.address.0);
             }
         }
-        caller.check(rules)?;
-        rules.body.note(parts);
+        caller.check_rules(rules)?;
+        rules.body.insert_into(parts);
         Ok(caller)
     }
 
     /// Checks the kind of credential and the scope that the route requires.
-    fn check(&self, rules: &Rules) -> Result<()> {
-        if let (Identity::Key(_), Some(told)) = (self.identity(), rules.sessions_only) {
+    fn check_rules(&self, rules: &Rules) -> Result<()> {
+        if let (PrincipalIdentity::Key(_), Some(told)) = (self.identity(), rules.sessions_only) {
             return Err(Error::insufficient_scope("session", told));
         }
         match rules.scopes {
             [] => Ok(()),
-            any if any.iter().any(|scope| self.scopes().holds(*scope)) => Ok(()),
-            [first, ..] => Err(lacks(*first)),
+            any if any.iter().any(|scope| self.scopes().has_scope(*scope)) => Ok(()),
+            [first, ..] => Err(missing_scope_error(*first)),
         }
     }
 }
 
-fn lacks(scope: Scope) -> Error {
+fn missing_scope_error(scope: Scope) -> Error {
     Error::insufficient_scope(scope.name(), format!("This needs the scope {}.", scope.name()))
 }
 
-async fn authenticate(app: &Shared, context: &Context, headers: &HeaderMap) -> Result<Found> {
-    let now = app.world.now();
+async fn authenticate_caller(app: &SharedApp, context: &RequestContext, headers: &HeaderMap) -> Result<ValidPrincipal> {
+    let now = app.env.now();
     let admit = || admit_look_up(app, context);
-    match Presented::find(headers, app.settings.base_url.cookie_name())? {
-        Presented::Nothing | Presented::Key(None) => Err(unauthenticated()),
-        Presented::Key(Some(plain)) => {
+    match PresentedCredential::from_headers(headers, app.settings.base_url.cookie_name())? {
+        PresentedCredential::Nothing | PresentedCredential::Key(None) => Err(unauthenticated_error()),
+        PresentedCredential::Key(Some(plain)) => {
             let secret = (plain.public_id(), plain.hash(&app.secrets));
             app.credentials.find_key(&app.store, secret, now, admit).await
         }
-        Presented::Cookie(token) => {
+        PresentedCredential::Cookie(token) => {
             let (hash, idle_ms) = (sha256(token.as_bytes()), app.settings.session_idle_ms);
             app.credentials.find_session(&app.store, hash, (now, idle_ms), admit).await
         }
@@ -187,10 +192,10 @@ async fn authenticate(app: &Shared, context: &Context, headers: &HeaderMap) -> R
 
 /// Bounds look-ups of unknown credentials from an address that has used up its budget. A credential that is known to be
 /// stored is looked up regardless.
-pub(super) fn admit_look_up(app: &Shared, context: &Context) -> Result<()> {
+pub(super) fn admit_look_up(app: &SharedApp, context: &RequestContext) -> Result<()> {
     if app.limiter.may_look_up(context.address) {
         return Ok(());
     }
     // This refuses past the budget, and succeeds if a new window has just begun.
-    context.charge_address(app, Policy::Public)
+    context.charge_address(app, RatePolicy::Public)
 }

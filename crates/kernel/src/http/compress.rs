@@ -15,20 +15,20 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 const COMPRESS_BYTES_MIN: u64 = 1024;
 
 /// The `Accept-Encoding` headers of a request.
-pub(super) struct Encodings(Vec<HeaderValue>);
+pub(super) struct AcceptedEncodings(Vec<HeaderValue>);
 
-impl Encodings {
-    pub fn of(headers: &HeaderMap) -> Self {
-        Encodings(headers.get_all(ACCEPT_ENCODING).iter().cloned().collect())
+impl AcceptedEncodings {
+    pub fn from_headers(headers: &HeaderMap) -> Self {
+        AcceptedEncodings(headers.get_all(ACCEPT_ENCODING).iter().cloned().collect())
     }
 
     pub fn none() -> Self {
-        Encodings(Vec::new())
+        AcceptedEncodings(Vec::new())
     }
 }
 
 /// Compresses the answer if it is large enough and the client accepts an encoding.
-pub(super) async fn compress(response: Response, encodings: Encodings) -> Response {
+pub(super) async fn compress_response(response: Response, encodings: AcceptedEncodings) -> Response {
     if response.body().size_hint().upper().is_some_and(|bytes| bytes < COMPRESS_BYTES_MIN) {
         return response;
     }

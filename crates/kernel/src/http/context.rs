@@ -18,89 +18,89 @@ use futures_util::FutureExt;
 use tower::{Layer, Service};
 
 use super::address::ClientAddress;
-use super::admission::{AnswerSize, RequestPermits};
-use super::answer::{Held, Stall};
-use super::app::Shared;
-use super::compress::{Encodings, compress};
-use super::limiter::Policy;
-use super::manner::Manner;
-use super::patience::UnderWay;
+use super::admission::{AdmissionPermits, AnswerSize};
+use super::answer::{HoldingBody, StallLimit};
+use super::app::SharedApp;
+use super::compress::{AcceptedEncodings, compress_response};
+use super::connection_timeouts::ActiveRequest;
+use super::error_format::ErrorFormat;
+use super::html_routes::HtmlRoutes;
+use super::keyed_permits::KeyedPermit;
+use super::limiter::RatePolicy;
 use super::payer::Payer;
-use super::people::People;
-use super::places::Place;
-use super::problem::{self, Refused};
+use super::problem::{self, RefusedRequest};
 use super::rate_state::RateState;
-use super::rest::Rest;
 use super::trace::{REQUEST_ID, TraceParent, request_id};
+use super::unread_body::UnreadBody;
 use crate::base::{Code, Error, Result, TenantId};
 
 /// What the connection passes on with a request.
 #[derive(Clone)]
 pub(super) struct Arrival {
     pub peer: SocketAddr,
-    pub under_way: Arc<UnderWay>,
+    pub active_request: Arc<ActiveRequest>,
 }
 
 /// The state of one request, from its arrival to its line in the access log.
-pub struct Context {
+pub struct RequestContext {
     pub request_id: Arc<str>,
     pub trace: Option<TraceParent>,
     pub address: ClientAddress,
-    rate: Mutex<Option<RateState>>,
-    who: OnceLock<Arc<str>>,
-    manner: OnceLock<Manner>,
-    pub(super) permits: Mutex<RequestPermits>,
-    pub(super) waiting: OnceLock<(Place<Arc<str>>, Place<Payer>)>,
+    rate_state: Mutex<Option<RateState>>,
+    actor_id: OnceLock<Arc<str>>,
+    error_format: OnceLock<ErrorFormat>,
+    pub(super) permits: Mutex<AdmissionPermits>,
+    pub(super) wait_permits: OnceLock<(KeyedPermit<Arc<str>>, KeyedPermit<Payer>)>,
 }
 
-impl Context {
-    fn new(app: &Shared, request: &Request, arrival: Option<&Arrival>) -> Self {
+impl RequestContext {
+    fn new(app: &SharedApp, request: &Request, arrival: Option<&Arrival>) -> Self {
         let peer = arrival.map_or(SocketAddr::from(([127, 0, 0, 1], 0)), |arrival| arrival.peer);
-        Context {
-            request_id: request_id(request.headers(), &app.world),
+        RequestContext {
+            request_id: request_id(request.headers(), &app.env),
             trace: TraceParent::from_headers(request.headers()),
-            address: ClientAddress::find(peer, request.headers(), &app.settings.trusted_proxies),
-            rate: Mutex::new(None),
-            who: OnceLock::new(),
-            manner: OnceLock::new(),
+            address: ClientAddress::from_request(peer, request.headers(), &app.settings.trusted_proxies),
+            rate_state: Mutex::new(None),
+            actor_id: OnceLock::new(),
+            error_format: OnceLock::new(),
             permits: Mutex::default(),
-            waiting: OnceLock::new(),
+            wait_permits: OnceLock::new(),
         }
     }
 
     /// The context that the outermost layer has added to the request.
-    pub(crate) fn of(parts: &Parts) -> Result<Arc<Self>> {
+    pub(crate) fn from_parts(parts: &Parts) -> Result<Arc<Self>> {
         parts.extensions.get::<Arc<Self>>().cloned().ok_or_else(|| Error::internal("a request has no context"))
     }
 
-    pub(crate) fn note_rate(&self, state: RateState) {
-        *self.rate.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+    pub(crate) fn set_rate_state(&self, state: RateState) {
+        *self.rate_state.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
     }
 
     /// The id of the user, key or pass, for the log and the budgets.
-    pub(crate) fn note_who(&self, who: Arc<str>) {
-        let _ = self.who.set(who);
+    pub(crate) fn set_actor_id(&self, who: Arc<str>) {
+        let _ = self.actor_id.set(who);
     }
 
     /// How refusals are written from here on.
-    pub(super) fn note_manner(&self, manner: Manner) {
-        let _ = self.manner.set(manner);
+    pub(super) fn set_error_format(&self, manner: ErrorFormat) {
+        let _ = self.error_format.set(manner);
     }
 
     /// Charges the request to its address.
-    pub fn charge_address(&self, app: &Shared, policy: Policy) -> Result<()> {
+    pub fn charge_address(&self, app: &SharedApp, policy: RatePolicy) -> Result<()> {
         let (state, verdict) = app.limiter.charge_address(policy, self.address);
-        self.note_rate(state);
+        self.set_rate_state(state);
         verdict
     }
 
     pub(super) fn tenant(&self) -> Option<TenantId> {
-        self.rate.lock().unwrap_or_else(PoisonError::into_inner).and_then(|state| state.tenant)
+        self.rate_state.lock().unwrap_or_else(PoisonError::into_inner).and_then(|state| state.tenant)
     }
 
     /// The id of the user, key or pass, once it is known.
-    pub(super) fn credential(&self) -> Option<Arc<str>> {
-        self.who.get().cloned()
+    pub(super) fn actor_id(&self) -> Option<Arc<str>> {
+        self.actor_id.get().cloned()
     }
 }
 
@@ -112,26 +112,26 @@ const PATH_BYTES_MAX: usize = 512;
 
 /// The outermost layer. It is a `Service` because axum's `from_fn` copies each request a few times more.
 #[derive(Clone)]
-pub(super) struct Surroundings {
-    pub app: Shared,
-    pub people: Arc<People>,
+pub(super) struct RequestLayer {
+    pub app: SharedApp,
+    pub html_routes: Arc<HtmlRoutes>,
 }
 
-impl<S> Layer<S> for Surroundings {
-    type Service = Surrounded<S>;
+impl<S> Layer<S> for RequestLayer {
+    type Service = RequestService<S>;
 
-    fn layer(&self, inner: S) -> Surrounded<S> {
-        Surrounded { around: self.clone(), inner }
+    fn layer(&self, inner: S) -> RequestService<S> {
+        RequestService { layer: self.clone(), inner }
     }
 }
 
 #[derive(Clone)]
-pub(super) struct Surrounded<S> {
-    around: Surroundings,
+pub(super) struct RequestService<S> {
+    layer: RequestLayer,
     inner: S,
 }
 
-impl<S> Service<Request> for Surrounded<S>
+impl<S> Service<Request> for RequestService<S>
 where
     S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static,
 {
@@ -147,37 +147,38 @@ where
         // The service that was polled ready is used; its clone replaces it.
         let inner = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, inner);
-        let manner = self.around.people.manner(&request);
-        Box::pin(serve(self.around.app.clone(), manner, request, ready).map(Ok))
+        let manner = self.layer.html_routes.find_error_format(&request);
+        Box::pin(serve_request(self.layer.app.clone(), manner, request, ready).map(Ok))
     }
 }
 
-async fn serve<S>(app: Shared, manner: Option<Manner>, mut request: Request, next: S) -> Response
+async fn serve_request<S>(app: SharedApp, manner: Option<ErrorFormat>, mut request: Request, next: S) -> Response
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
     let started = Instant::now();
     let arrival = request.extensions_mut().remove::<Arrival>();
-    let context = Arc::new(Context::new(&app, &request, arrival.as_ref()));
+    let context = Arc::new(RequestContext::new(&app, &request, arrival.as_ref()));
     if let Some(manner) = manner {
-        context.note_manner(manner);
+        context.set_error_format(manner);
     }
     request.extensions_mut().insert(context.clone());
     let method = request.method().clone();
     // Only answers to GET and HEAD are compressed: an answer with a new secret never is, because it may also repeat
     // what the caller sent (BREACH).
     let is_read = method == Method::GET || method == Method::HEAD;
-    let encodings = if is_read { Encodings::of(request.headers()) } else { Encodings::none() };
-    let under_way = arrival.map(|arrival| arrival.under_way);
+    let encodings =
+        if is_read { AcceptedEncodings::from_headers(request.headers()) } else { AcceptedEncodings::none() };
+    let under_way = arrival.map(|arrival| arrival.active_request);
     let stall = under_way.clone().filter(|_| request.version() == Version::HTTP_2);
-    let stall = stall.map(|connection| Stall { longest: app.settings.stall_timeout, connection });
+    let stall = stall.map(|connection| StallLimit { timeout: app.settings.stall_timeout, connection });
     let path = request.uri().path().to_owned();
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let (request, rest) = Rest::of(request);
+    let (request, rest) = UnreadBody::lend_body(request);
 
-    let response = run(&app, &context, &path, request, next).await;
-    let mut size = AnswerSize::of(&response, stall.is_some());
-    let mut response = compress(response, encodings).await;
+    let response = run_handler(&app, &context, &path, request, next).await;
+    let mut size = AnswerSize::from_response(&response, stall.is_some());
+    let mut response = compress_response(response, encodings).await;
     context.release_work();
     let is_probe = PROBES.contains(&path.as_str());
     let path = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
@@ -185,7 +186,7 @@ where
         context.delay_flood(&app).await;
     }
     if render_problem(&app, &context, path, &mut response) {
-        size = AnswerSize::of(&response, stall.is_some());
+        size = AnswerSize::from_response(&response, stall.is_some());
     }
     let held = if is_probe { Ok(None) } else { context.hold_answer(&app, size, method.is_safe()).await };
     let held = held.unwrap_or_else(|error| {
@@ -196,16 +197,16 @@ where
     context.release_permits();
     write_headers(&app, &context, path, &mut response);
     let seconds = started.elapsed().as_secs_f64();
-    log(&context, &method, path, &response, seconds);
+    log_request(&context, &method, path, &response, seconds);
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    app.meters.count(&method, route, response.status().as_u16(), seconds);
+    app.request_metrics.record_request(&method, route, response.status().as_u16(), seconds);
     if let Some(rest) = rest {
-        rest.settle(&mut response).await;
+        rest.drain_or_close(&mut response).await;
     }
     if held.is_none() && stall.is_none() {
         return response;
     }
-    response.map(|body| Held::body(body, (held, under_way), stall))
+    response.map(|body| HoldingBody::wrap_body(body, (held, under_way), stall))
 }
 
 /// Whether the answer tells its client to retry later.
@@ -214,12 +215,12 @@ fn is_shed(response: &Response) -> bool {
 }
 
 /// Writes the body of a refusal, if the answer is one.
-fn render_problem(app: &Shared, context: &Context, path: &str, response: &mut Response) -> bool {
+fn render_problem(app: &SharedApp, context: &RequestContext, path: &str, response: &mut Response) -> bool {
     let Some(error) = response.extensions_mut().remove::<Arc<Error>>() else { return false };
-    let (base_url, manner) = (&app.settings.base_url, context.manner.get());
-    let refused = Refused { base_url, path, request_id: &context.request_id, manner };
-    problem::render(&error, &refused, response);
-    match (error.code(), error.cause()) {
+    let (base_url, manner) = (&app.settings.base_url, context.error_format.get());
+    let refused = RefusedRequest { base_url, path, request_id: &context.request_id, error_format: manner };
+    problem::render_error(&error, &refused, response);
+    match (error.code(), error.cause_chain()) {
         (Code::Internal, cause) => tracing::error!(request_id = &*context.request_id, cause, "request failed"),
         (_, Some(cause)) => tracing::warn!(request_id = &*context.request_id, cause, "request refused"),
         _ => {}
@@ -227,7 +228,13 @@ fn render_problem(app: &Shared, context: &Context, path: &str, response: &mut Re
     true
 }
 
-async fn run<S>(app: &Shared, context: &Context, path: &str, request: Request, mut next: S) -> Response
+async fn run_handler<S>(
+    app: &SharedApp,
+    context: &RequestContext,
+    path: &str,
+    request: Request,
+    mut next: S,
+) -> Response
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
@@ -250,14 +257,14 @@ where
 
 /// Requires one valid `Host` in HTTP/1.1 (RFC 9112, 3.2): a proxy may have routed by another one. The service itself does
 /// not use it. A refusal is charged to the address, as for any unauthenticated caller.
-fn check_host(app: &Shared, context: &Context, request: &Request) -> Result<()> {
+fn check_host(app: &SharedApp, context: &RequestContext, request: &Request) -> Result<()> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
         (Some(host), None) if is_host(host) => return Ok(()),
         (None, None) if request.version() != Version::HTTP_11 => return Ok(()),
         _ => {}
     }
-    context.charge_address(app, Policy::Public)?;
+    context.charge_address(app, RatePolicy::Public)?;
     Err(Error::new(Code::InvalidHeader, "Host must be given once, as a name or address with or without a port."))
 }
 
@@ -282,11 +289,11 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// The number of headers that most answers have.
-pub(super) const HEADERS: usize = 8;
+pub(super) const HEADERS_CAPACITY: usize = 8;
 
-fn write_headers(app: &Shared, context: &Context, path: &str, response: &mut Response) {
+fn write_headers(app: &SharedApp, context: &RequestContext, path: &str, response: &mut Response) {
     let headers = response.headers_mut();
-    headers.reserve(HEADERS);
+    headers.reserve(HEADERS_CAPACITY);
     if let Ok(id) = HeaderValue::try_from(&*context.request_id) {
         headers.insert(&REQUEST_ID, id);
     }
@@ -296,14 +303,14 @@ fn write_headers(app: &Shared, context: &Context, path: &str, response: &mut Res
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
     }
     if path.starts_with("/api/") {
-        let noted = *context.rate.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = noted.unwrap_or_else(|| app.limiter.peek_address(Policy::Public, context.address));
-        state.write(headers);
+        let noted = *context.rate_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = noted.unwrap_or_else(|| app.limiter.peek_address(RatePolicy::Public, context.address));
+        state.write_headers(headers);
     }
 }
 
 /// Writes the access log. The query is left out, because it may contain a sign-in token.
-fn log(context: &Context, method: &Method, path: &str, response: &Response, seconds: f64) {
+fn log_request(context: &RequestContext, method: &Method, path: &str, response: &Response, seconds: f64) {
     tracing::info!(
         target: "access",
         method = method.as_str(),
@@ -312,7 +319,7 @@ fn log(context: &Context, method: &Method, path: &str, response: &Response, seco
         ms = (seconds * 1e6).round() / 1e3,
         request_id = &*context.request_id,
         address = %context.address.0,
-        who = context.who.get().map(|who| &**who),
+        who = context.actor_id.get().map(|who| &**who),
         trace_id = context.trace.as_ref().map(TraceParent::trace_id),
     );
 }

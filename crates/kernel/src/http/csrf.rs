@@ -8,7 +8,7 @@ use crate::base::{Code, Error, Result};
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 /// Checks `Sec-Fetch-Site` if present, else `Origin`. A request with neither is from no browser and passes.
-pub fn check(method: &Method, headers: &HeaderMap, base_url: &BaseUrl) -> Result<()> {
+pub fn check_origin(method: &Method, headers: &HeaderMap, base_url: &BaseUrl) -> Result<()> {
     if method.is_safe() {
         return Ok(());
     }

@@ -28,37 +28,37 @@ fn is_guarded(text: &str, is_first: bool) -> bool {
 }
 
 /// The positions at which a spreadsheet may start a field, each with the text from there on.
-fn beginnings(text: &str) -> impl Iterator<Item = (usize, &str)> {
+fn field_starts(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let behind = text.match_indices(ENDS).map(|(at, end)| at + end.len());
     std::iter::once(0).chain(behind).filter_map(move |at| text.get(at..).map(|rest| (at, rest)))
 }
 
 /// Puts an apostrophe before everything that a spreadsheet may read as a formula.
-fn guarded(text: &str) -> Cow<'_, str> {
-    let places = beginnings(text).filter(|(at, rest)| is_guarded(rest, *at == 0));
+fn guard_text(text: &str) -> Cow<'_, str> {
+    let places = field_starts(text).filter(|(at, rest)| is_guarded(rest, *at == 0));
     let (mut written, mut done) = (String::new(), 0);
     for (at, _) in places {
         written.push_str(text.get(done..at).unwrap_or_default());
         written.push('\'');
         done = at;
     }
-    whole(text, written, done)
+    append_rest(text, written, done)
 }
 
 /// The inverse of `guard_text`, for a field that was read from a file.
-pub fn unguarded(text: &str) -> Cow<'_, str> {
+pub fn unguard_text(text: &str) -> Cow<'_, str> {
     let places =
-        beginnings(text).filter(|(at, rest)| rest.strip_prefix('\'').is_some_and(|rest| is_guarded(rest, *at == 0)));
+        field_starts(text).filter(|(at, rest)| rest.strip_prefix('\'').is_some_and(|rest| is_guarded(rest, *at == 0)));
     let (mut read, mut done) = (String::new(), 0);
     for (at, _) in places {
         read.push_str(text.get(done..at).unwrap_or_default());
         done = at + 1;
     }
-    whole(text, read, done)
+    append_rest(text, read, done)
 }
 
 /// Appends the unchanged rest of `text` to the changed part; borrows the text if nothing changed.
-fn whole(text: &str, mut made: String, done: usize) -> Cow<'_, str> {
+fn append_rest(text: &str, mut made: String, done: usize) -> Cow<'_, str> {
     if made.is_empty() && done == 0 {
         return Cow::Borrowed(text);
     }
@@ -77,11 +77,11 @@ impl<'a> CsvLine<'a> {
         CsvLine { text, is_first: true }
     }
 
-    pub(super) fn end(self) {
+    pub(super) fn end_line(self) {
         self.text.extend_from_slice(b"\r\n");
     }
 
-    fn next(&mut self) {
+    fn start_field(&mut self) {
         if !self.is_first {
             self.text.push(b',');
         }
@@ -89,22 +89,22 @@ impl<'a> CsvLine<'a> {
     }
 
     /// An untrusted text, guarded against formulas.
-    pub fn text(&mut self, text: &str) {
-        self.field(&guarded(text));
+    pub fn push_text(&mut self, text: &str) {
+        self.push_field(&guard_text(text));
     }
 
     /// An object or a list as JSON, with untrusted texts. Semicolons, which end a field in some spreadsheets, are
     /// escaped, so the JSON keeps its meaning.
-    pub fn json(&mut self, json: &str) {
+    pub fn push_json(&mut self, json: &str) {
         if json.contains(';') {
-            self.field(&json.replace(';', "\\u003b"));
+            self.push_field(&json.replace(';', "\\u003b"));
         } else {
-            self.field(json);
+            self.push_field(json);
         }
     }
 
-    fn field(&mut self, text: &str) {
-        self.next();
+    fn push_field(&mut self, text: &str) {
+        self.start_field();
         if !text.bytes().any(|byte| matches!(byte, b'"' | b',' | b'\r' | b'\n')) {
             self.text.extend_from_slice(text.as_bytes());
             return;
@@ -119,13 +119,13 @@ impl<'a> CsvLine<'a> {
         self.text.push(b'"');
     }
 
-    pub fn optional(&mut self, text: Option<&str>) {
-        self.text(text.unwrap_or_default());
+    pub fn push_optional(&mut self, text: Option<&str>) {
+        self.push_text(text.unwrap_or_default());
     }
 
     /// A trusted value that needs no guard, such as a number or a time. `None` is an empty field.
-    pub fn plain(&mut self, value: Option<impl Display>) {
-        self.next();
+    pub fn push_plain(&mut self, value: Option<impl Display>) {
+        self.start_field();
         if let Some(value) = value {
             // Writing into a `Vec` does not fail.
             let _ = write!(self.text, "{value}");
@@ -141,9 +141,9 @@ mod tests {
         let mut text = Vec::new();
         let mut line = CsvLine::new(&mut text);
         for field in fields {
-            line.text(field);
+            line.push_text(field);
         }
-        line.end();
+        line.end_line();
         String::from_utf8_lossy(&text).into_owned()
     }
 
@@ -172,12 +172,12 @@ mod tests {
             "=;=;'=",
         ] {
             let written = line(&[text]);
-            assert_eq!(unguarded(written.trim_end_matches("\r\n")), text);
-            assert_eq!(unguarded(&guarded(&guarded(text))), guarded(text), "{text}");
+            assert_eq!(unguard_text(written.trim_end_matches("\r\n")), text);
+            assert_eq!(unguard_text(&guard_text(&guard_text(text))), guard_text(text), "{text}");
         }
         for text in ["\t=1", "'\t'=1", "\r\n=1", "a\n=1", "a\r\n'@1", "\ta", "\t\t=", "a\t\u{ff20}1", ";\"=1", ";'\"'-"]
         {
-            assert_eq!(unguarded(&guarded(text)), text);
+            assert_eq!(unguard_text(&guard_text(text)), text);
         }
     }
 
@@ -190,9 +190,9 @@ mod tests {
         assert_eq!(line(&fields), "x;'=1,x;y;'-1;''@1,a\t'+1,a;b,\"a,\n'=1\",;;'\u{ff1d}1,\";'\"\"=1\"\r\n");
         let mut text = Vec::new();
         let mut number = CsvLine::new(&mut text);
-        number.plain(Some(-1));
-        number.plain(None::<i64>);
-        number.end();
+        number.push_plain(Some(-1));
+        number.push_plain(None::<i64>);
+        number.end_line();
         assert_eq!(text, b"-1,\r\n");
     }
 
@@ -201,13 +201,13 @@ mod tests {
         let json = r#"{"a":"x;=1;'-2","b":[1,"y"]}"#;
         let mut text = Vec::new();
         let mut line = CsvLine::new(&mut text);
-        line.json(json);
-        line.end();
+        line.push_json(json);
+        line.end_line();
         let text = String::from_utf8_lossy(&text);
         assert!(!text.contains(';'), "{text}");
         let field = text.trim_end().trim_matches('"').replace("\"\"", "\"");
         let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
         assert!(read(json).is_some());
-        assert_eq!(read(&unguarded(&field)), read(json));
+        assert_eq!(read(&unguard_text(&field)), read(json));
     }
 }

@@ -19,13 +19,13 @@ use utoipa::openapi::{
 use utoipa::{PartialSchema, ToSchema};
 
 use super::operation::operations_of;
-use super::problem::{Problem, ProblemField};
+use super::problem::{ProblemDetails, ProblemField};
 use super::rules::Rules;
 use crate::base::{Code, Error, Result, sha256};
-use crate::events::Described;
+use crate::events::EventKindDescription;
 
 /// The finished document, as it is served.
-pub struct Document {
+pub struct OpenApiDocument {
     pub json: String,
     /// The `ETag` of the text. It is weak because the compressed answer has the same one and different bytes.
     pub etag: String,
@@ -33,14 +33,14 @@ pub struct Document {
 
 /// The document, for handlers that are mounted before it is finished. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct DocumentOnce(Arc<OnceLock<Arc<Document>>>);
+pub struct DocumentOnce(Arc<OnceLock<Arc<OpenApiDocument>>>);
 
 impl DocumentOnce {
-    pub(super) fn set(&self, document: Arc<Document>) {
+    pub(super) fn set(&self, document: Arc<OpenApiDocument>) {
         let _ = self.0.set(document);
     }
 
-    pub fn get(&self) -> Result<Arc<Document>> {
+    pub fn get(&self) -> Result<Arc<OpenApiDocument>> {
         self.0.get().cloned().ok_or_else(|| Error::internal("the document is not finished"))
     }
 }
@@ -52,7 +52,7 @@ pub struct DocumentInfo {
     pub description: &'static str,
     pub tags: Vec<(&'static str, &'static str)>,
     /// The kinds of events, for the `webhooks` section.
-    pub webhooks: Vec<Described>,
+    pub webhooks: Vec<EventKindDescription>,
     /// Every error code of the API, in the order of their status.
     pub codes: Vec<Code>,
 }
@@ -60,7 +60,7 @@ pub struct DocumentInfo {
 /// The query parameter that names one record.
 const ID: &str = "id";
 
-pub fn finish_document(mut openapi: OpenApi, info: &DocumentInfo) -> Result<Document> {
+pub fn finish_document(mut openapi: OpenApi, info: &DocumentInfo) -> Result<OpenApiDocument> {
     openapi.info = Info::new(info.title, info.version);
     openapi.info.description = Some(info.description.to_owned());
     openapi.info.license = Some(License::new("Apache-2.0"));
@@ -74,19 +74,19 @@ pub fn finish_document(mut openapi: OpenApi, info: &DocumentInfo) -> Result<Docu
     add_components(openapi.components.get_or_insert_default(), &info.codes);
     for item in openapi.paths.paths.values_mut() {
         for (method, operation) in operations_of(item) {
-            let guarded = operation.security.as_ref().is_some_and(|needed| *needed != open());
-            complete(method, operation, guarded);
+            let guarded = operation.security.as_ref().is_some_and(|needed| *needed != no_security());
+            complete_operation(method, operation, guarded);
         }
     }
-    openapi.webhooks = Some(webhooks(&info.webhooks)?);
+    openapi.webhooks = Some(webhook_paths(&info.webhooks)?);
     let mut json = openapi.to_pretty_json().map_err(Error::internal)?;
     json.push('\n');
     let etag = format!("W/\"{}\"", BASE64.encode(&sha256(json.as_bytes())[..16]));
-    Ok(Document { json, etag })
+    Ok(OpenApiDocument { json, etag })
 }
 
 /// The requests that the service sends to webhook endpoints, by kind of event.
-fn webhooks(kinds: &[Described]) -> Result<Paths> {
+fn webhook_paths(kinds: &[EventKindDescription]) -> Result<Paths> {
     let mut paths = PathsBuilder::new();
     for kind in kinds {
         let schema: Schema = serde_json::from_value(kind.body_schema()).map_err(Error::internal)?;
@@ -115,7 +115,7 @@ fn webhooks(kinds: &[Described]) -> Result<Paths> {
 }
 
 fn add_components(components: &mut Components, codes: &[Code]) {
-    components.schemas.insert(Problem::name().into(), Problem::schema());
+    components.schemas.insert(ProblemDetails::name().into(), ProblemDetails::schema());
     components.schemas.insert(ProblemField::name().into(), ProblemField::schema());
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API key.")).build();
     components.security_schemes.insert("api_key".to_owned(), RefOr::T(SecurityScheme::Http(bearer)));
@@ -129,7 +129,7 @@ fn add_components(components: &mut Components, codes: &[Code]) {
     );
     components.security_schemes.insert("session".to_owned(), RefOr::T(SecurityScheme::ApiKey(ApiKey::Cookie(cookie))));
     for (status, name) in REFUSALS {
-        components.responses.insert((*name).to_owned(), RefOr::T(refusal(*status, codes)));
+        components.responses.insert((*name).to_owned(), RefOr::T(refusal_response(*status, codes)));
     }
 }
 
@@ -150,13 +150,13 @@ const REFUSALS: &[(u16, &str)] = &[
     (503, "Unavailable"),
 ];
 
-fn refusal(status: u16, codes: &[Code]) -> Response {
+fn refusal_response(status: u16, codes: &[Code]) -> Response {
     let codes: Vec<String> = codes
         .iter()
         .filter(|code| code.status() == status)
         .map(|code| format!("`{}`: {}", code.name(), code.help()))
         .collect();
-    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build();
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(ProblemDetails::name()))).build();
     ResponseBuilder::new().description(codes.join("\n\n")).content("application/problem+json", content).build()
 }
 
@@ -164,7 +164,7 @@ fn refusal(status: u16, codes: &[Code]) -> Response {
 const CREDENTIALS: [&str; 3] = ["api_key", "api_key_header", "session"];
 
 /// The route's rules as alternative security requirements.
-pub(super) fn security(rules: &Rules) -> Vec<SecurityRequirement> {
+pub(super) fn security_requirements(rules: &Rules) -> Vec<SecurityRequirement> {
     let credentials = if rules.sessions_only.is_some() { &CREDENTIALS[2..] } else { &CREDENTIALS };
     let each = |credential: &&str| match rules.scopes {
         [] => vec![SecurityRequirement::new(*credential, [""; 0])],
@@ -174,12 +174,12 @@ pub(super) fn security(rules: &Rules) -> Vec<SecurityRequirement> {
 }
 
 /// The requirement of an operation that needs no credential.
-pub(super) fn open() -> Vec<SecurityRequirement> {
+pub(super) fn no_security() -> Vec<SecurityRequirement> {
     vec![SecurityRequirement::default()]
 }
 
 /// Adds the headers and refusals that all operations of this kind have.
-fn complete(method: &str, operation: &mut Operation, guarded: bool) {
+fn complete_operation(method: &str, operation: &mut Operation, guarded: bool) {
     let parameters = operation.parameters.get_or_insert_default();
     let has_id = parameters.iter().any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == ID));
     let is_change = ["put", "patch", "delete"].contains(&method) && has_id;

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 
 use axum::extract::{FromRequest, Request};
 
-use super::app::Shared;
-use super::params::decode;
+use super::app::SharedApp;
+use super::params::decode_component;
 use super::raw::Raw;
 use super::rules::BodyRules;
 use crate::base::Result;
@@ -14,7 +14,7 @@ use crate::base::Result;
 const FORM_BYTES_MAX: usize = 8 * 1024;
 
 /// The body rules of all forms, which the layer adds to the request.
-pub(super) const FORM: BodyRules =
+pub(super) const FORM_RULES: BodyRules =
     BodyRules { bytes_max: FORM_BYTES_MAX, media_types: &["application/x-www-form-urlencoded"] };
 
 /// A form that has not been read yet. The last argument of a handler of [`Api::add_form`](super::Api::add_form).
@@ -22,16 +22,16 @@ pub struct Form(Raw);
 
 impl Form {
     /// Reads the form: 415 and 413. The handler validates the fields.
-    pub async fn read(self) -> Result<FormFields> {
-        let bytes = self.0.read().await?.bytes;
+    pub async fn read_fields(self) -> Result<FormFields> {
+        let bytes = self.0.read_body().await?.bytes;
         Ok(FormFields::parse(&String::from_utf8_lossy(&bytes)))
     }
 }
 
-impl FromRequest<Shared> for Form {
+impl FromRequest<SharedApp> for Form {
     type Rejection = Infallible;
 
-    async fn from_request(request: Request, app: &Shared) -> Result<Self, Infallible> {
+    async fn from_request(request: Request, app: &SharedApp) -> Result<Self, Infallible> {
         Raw::from_request(request, app).await.map(Form)
     }
 }
@@ -44,7 +44,7 @@ impl FormFields {
     pub fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter_map(|pair| {
             let (name, value) = pair.split_once('=')?;
-            Some((decode(name)?, decode(value)?))
+            Some((decode_component(name)?, decode_component(value)?))
         });
         FormFields(pairs.collect())
     }

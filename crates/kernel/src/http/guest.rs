@@ -8,8 +8,8 @@ use axum::http::HeaderMap;
 use tokio::time::timeout;
 
 use super::app::App;
-use super::context::Context;
-use crate::auth::{EndedSession, SigninLink, cookies, end_presented_session, find_signin_link};
+use super::context::RequestContext;
+use crate::auth::{EndedSession, SigninLink, end_presented_session, find_signin_link, read_cookies};
 use crate::base::{Actor, Result, TenantId};
 use crate::store::{Db, Purpose};
 
@@ -36,10 +36,14 @@ impl App {
     }
 
     /// Ends the sessions that a browser presents, expired ones too. Returns the last that an identity provider had begun.
-    pub async fn end_presented_sessions(&self, headers: &HeaderMap, context: &Context) -> Result<Option<EndedSession>> {
+    pub async fn end_presented_sessions(
+        &self,
+        headers: &HeaderMap,
+        context: &RequestContext,
+    ) -> Result<Option<EndedSession>> {
         let from = (context.address.0, &*context.request_id);
         let mut last = None;
-        let mut tokens = cookies(headers, self.settings.base_url.cookie_name());
+        let mut tokens = read_cookies(headers, self.settings.base_url.cookie_name());
         // Cookies with a longer path, which other applications of the host may have set, come first.
         tokens.drain(..tokens.len().saturating_sub(PRESENTED_MAX));
         for token in tokens {
@@ -51,7 +55,7 @@ impl App {
 
     /// Ends the previous sessions of a browser that has just signed in again, so that no earlier user stays signed in. The
     /// new session is on disk already, so this waits only briefly if the old session's tenant is busy.
-    pub async fn end_replaced_sessions(self: Arc<Self>, headers: HeaderMap, context: Arc<Context>) {
+    pub async fn end_replaced_sessions(self: Arc<Self>, headers: HeaderMap, context: Arc<RequestContext>) {
         let ending = tokio::spawn(async move {
             if let Err(error) = self.end_presented_sessions(&headers, &context).await {
                 tracing::warn!(%error, request_id = &*context.request_id, "failed to end a replaced session");

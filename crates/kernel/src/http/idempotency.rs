@@ -14,11 +14,11 @@ use axum::response::{IntoResponse, Response};
 use utoipa::IntoResponses;
 
 use super::caller::Caller;
-use super::params::raw_id;
-use super::reply::{Documented, Rendered, Reply};
-use crate::base::seal::Binding;
-use crate::base::{Code, DAY_MS, Error, Result, Secrets, Timestamp, equal, sha256};
-use crate::store::{Db, FromRow, Job, Row, STEP_ROWS, Tx, Value};
+use super::params::find_raw_id;
+use super::reply::{RenderedReply, Reply, ResponseDocs};
+use crate::base::seal::SealBinding;
+use crate::base::{Code, DAY_MS, Error, Result, Secrets, Timestamp, constant_time_eq, sha256};
+use crate::store::{Db, FromRow, Row, STEP_ROWS, Tx, Value, WriteJob};
 
 pub const HEADER: &str = "idempotency-key";
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -47,7 +47,7 @@ crate::statements! {
 
 /// A write that returns its rendered answer.
 type Rendering =
-    Box<dyn for<'t> FnOnce(&'t mut Tx) -> Pin<Box<dyn Future<Output = Result<Rendered>> + Send + 't>> + Send>;
+    Box<dyn for<'t> FnOnce(&'t mut Tx) -> Pin<Box<dyn Future<Output = Result<RenderedReply>> + Send + 't>> + Send>;
 
 /// The `Idempotency-Key` header, parsed after the body is accepted, with the route and record that distinguish requests
 /// with the same body. The extractor reads them, so no handler can forget them. A handler that retries after a conflict
@@ -71,57 +71,63 @@ impl<S: Sync> FromRequestParts<S> for Idempotency {
         let path = parts.uri.path();
         // Keys are stored by route; those of PATCH are apart from those of POST.
         let route = if parts.method == Method::POST { path.to_owned() } else { format!("{} {path}", parts.method) };
-        Ok(Idempotency { headers, route, id: raw_id(parts.uri.query().unwrap_or_default()) })
+        Ok(Idempotency { headers, route, id: find_raw_id(parts.uri.query().unwrap_or_default()) })
     }
 }
 
 impl Idempotency {
     /// Runs a write once per key, body and record. Without the header the write always runs.
-    pub async fn once<R: Reply + Send>(
+    pub async fn run_once<R: Reply + Send>(
         self,
         caller: &Caller,
         db: &Db,
         digest: [u8; 32],
-        job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
-    ) -> Result<Once<R>> {
-        let job: Rendering = Box::new(move |tx| Box::pin(async move { job(tx).await?.render() }));
+        job: impl for<'t> WriteJob<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+    ) -> Result<IdempotentReply<R>> {
+        let job: Rendering = Box::new(move |tx| Box::pin(async move { job(tx).await?.render_reply() }));
         let (rendered, replayed) = self.render_once(caller, db, digest, job).await?;
-        Ok(Once { rendered, replayed, kind: PhantomData })
+        Ok(IdempotentReply { rendered, replayed, kind: PhantomData })
     }
 
-    async fn render_once(self, caller: &Caller, db: &Db, digest: [u8; 32], job: Rendering) -> Result<(Rendered, bool)> {
-        let Some(key) = self.key()? else {
+    async fn render_once(
+        self,
+        caller: &Caller,
+        db: &Db,
+        digest: [u8; 32],
+        job: Rendering,
+    ) -> Result<(RenderedReply, bool)> {
+        let Some(key) = self.parse_key()? else {
             return Ok((db.write(async move |tx| job(tx).await).await?, false));
         };
         // The same body for another record is another request.
         let digest = self.id.map_or(digest, |id| sha256(&[id.as_bytes(), b"\n", &digest].concat()));
         let (actor, secrets) = (caller.actor_id().to_owned(), caller.app().secrets.clone());
-        let entry = Entry { actor, route: self.route, key, digest, secrets };
+        let entry = IdempotencyEntry { actor, route: self.route, key, digest, secrets };
         let name = format!("{}\n{}\n{}\n{}", caller.tenant_id(), entry.actor, entry.route, entry.key);
-        let running = caller.app().running_keys.start(&name)?;
+        let running = caller.app().running_keys.start_key(&name)?;
         let standing = caller.standing();
         db.write(async move |tx| {
             // Held until this job is done, even if the client disconnects.
             let _running = running;
             if let Some(stored) = entry.lock_and_find(tx).await? {
                 // The answer may contain a secret, and the credential may have been revoked while the body arrived.
-                standing.still_stands(tx).await?;
+                standing.confirm_valid(tx).await?;
                 return Ok((stored, true));
             }
             let rendered = job(tx).await?;
-            entry.store(tx, &rendered).await?;
+            entry.store_answer(tx, &rendered).await?;
             Ok((rendered, false))
         })
         .await
     }
 
     /// Checks the header's syntax. For PUT and DELETE, which accept a key but need none, because they are idempotent.
-    pub fn check(&self) -> Result<()> {
-        self.key().map(drop)
+    pub fn check_key(&self) -> Result<()> {
+        self.parse_key().map(drop)
     }
 
     /// The key, if there is one. `"k"` and `k` are the same key.
-    fn key(&self) -> Result<Option<String>> {
+    fn parse_key(&self) -> Result<Option<String>> {
         let mut values = self.headers.get_all(HEADER).iter();
         let Some(value) = values.next() else { return Ok(None) };
         let refused = || {
@@ -140,7 +146,7 @@ impl Idempotency {
 }
 
 /// One key of one actor on one route.
-struct Entry {
+struct IdempotencyEntry {
     actor: String,
     route: String,
     key: String,
@@ -148,68 +154,69 @@ struct Entry {
     secrets: Secrets,
 }
 
-struct StoredRow {
+struct StoredAnswerRow {
     body_hash: Vec<u8>,
     status: i64,
     headers: String,
     body: Vec<u8>,
 }
 
-impl FromRow for StoredRow {
+impl FromRow for StoredAnswerRow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(StoredRow { body_hash: row.get(0)?, status: row.get(1)?, headers: row.get(2)?, body: row.get(3)? })
+        Ok(StoredAnswerRow { body_hash: row.get(0)?, status: row.get(1)?, headers: row.get(2)?, body: row.get(3)? })
     }
 }
 
-impl Entry {
+impl IdempotencyEntry {
     fn lock_name(&self, tx: &Tx) -> String {
         let tenant = tx.tenant_id().map(|id| id.to_string()).unwrap_or_default();
         format!("idempotency\n{tenant}\n{}\n{}\n{}", self.actor, self.route, self.key)
     }
 
     /// Takes the key's lock and reads the stored answer. 409 if another request holds the lock.
-    async fn lock_and_find(&self, tx: &mut Tx) -> Result<Option<Rendered>> {
-        let locking = tx.ask_lock(&self.lock_name(tx));
-        let now = tx.world().now();
-        let stored: Option<StoredRow> = tx.find(FIND, crate::args![self.actor, self.route, self.key, now]).await?;
-        if !tx.answer(locking).await?.contains(&true) {
-            return Err(in_progress());
+    async fn lock_and_find(&self, tx: &mut Tx) -> Result<Option<RenderedReply>> {
+        let locking = tx.send_try_lock(&self.lock_name(tx));
+        let now = tx.env().now();
+        let stored: Option<StoredAnswerRow> =
+            tx.find(FIND, crate::args![self.actor, self.route, self.key, now]).await?;
+        if !tx.await_rows(locking).await?.contains(&true) {
+            return Err(in_progress_error());
         }
         let Some(stored) = stored else { return Ok(None) };
-        if !equal(&stored.body_hash, &self.digest) {
+        if !constant_time_eq(&stored.body_hash, &self.digest) {
             return Err(Error::new(Code::IdempotencyKeyReused, "This Idempotency-Key was used with another request."));
         }
-        let body = self.with_binding(tx, |binding| self.secrets.open(binding, &stored.body))?;
+        let body = self.with_binding(tx, |binding| self.secrets.open_value(binding, &stored.body))?;
         let (etag, location) = serde_json::from_str(&stored.headers).map_err(Error::internal)?;
         let status = u16::try_from(stored.status).map_err(Error::internal)?;
-        Ok(Some(Rendered { status, etag, location, body }))
+        Ok(Some(RenderedReply { status, etag, location, body }))
     }
 
-    async fn store(&self, tx: &mut Tx, rendered: &Rendered) -> Result<()> {
-        let chance = tx.world().chance.clone();
-        let expires_at: Timestamp = tx.world().now().plus(KEPT_MS);
+    async fn store_answer(&self, tx: &mut Tx, rendered: &RenderedReply) -> Result<()> {
+        let chance = tx.env().random.clone();
+        let expires_at: Timestamp = tx.env().now().plus_ms(KEPT_MS);
         // Every stored answer is sealed, so that no route has to decide whether its answer contains a secret.
-        let body = self.with_binding(tx, |binding| self.secrets.seal(&chance, binding, &rendered.body))?;
+        let body = self.with_binding(tx, |binding| self.secrets.seal_value(&chance, binding, &rendered.body))?;
         let headers = serde_json::to_string(&(&rendered.etag, &rendered.location)).map_err(Error::internal)?;
         let digest = self.digest.to_vec();
         let status = i64::from(rendered.status);
         let key: [Value; 3] = [self.actor.as_str().into(), self.route.as_str().into(), self.key.as_str().into()];
-        tx.later(DELETE, key.to_vec()).await?;
+        tx.enqueue(DELETE, key.to_vec()).await?;
         let answer: [Value; 5] = [digest.into(), status.into(), headers.into(), body.into(), expires_at.into()];
-        tx.later(INSERT, key.into_iter().chain(answer).collect()).await
+        tx.enqueue(INSERT, key.into_iter().chain(answer).collect()).await
     }
 
-    fn with_binding<R>(&self, tx: &Tx, run: impl FnOnce(Binding<'_>) -> Result<R>) -> Result<R> {
+    fn with_binding<R>(&self, tx: &Tx, run: impl FnOnce(SealBinding<'_>) -> Result<R>) -> Result<R> {
         let tenant = tx.tenant_id().map(|id| id.to_string()).unwrap_or_default();
         let record = format!("{}\n{}\n{}", self.actor, self.route, self.key);
-        run(Binding { tenant: &tenant, table: "idempotency_records", record: &record, version: 1 })
+        run(SealBinding { tenant: &tenant, table: "idempotency_records", record: &record, version: 1 })
     }
 }
 
 /// Shortens the expiry of answers that were stored while a clock was ahead: none is kept longer than one stored now,
 /// because it may contain a secret. Walks all answers of a tenant in steps.
 pub async fn shorten_stored_answers(db: &Db, now: Timestamp) -> Result<()> {
-    let expires_at = now.plus(KEPT_MS);
+    let expires_at = now.plus_ms(KEPT_MS);
     let mut after = (String::new(), String::new(), String::new());
     loop {
         let next = db.write(async move |tx| {
@@ -231,39 +238,39 @@ pub async fn shorten_stored_answers(db: &Db, now: Timestamp) -> Result<()> {
 #[derive(Clone, Default)]
 pub struct RunningKeys(Arc<Mutex<HashSet<[u8; 32]>>>);
 
-struct Running {
+struct RunningKey {
     keys: RunningKeys,
     name: [u8; 32],
 }
 
 impl RunningKeys {
-    fn start(&self, name: &str) -> Result<Running> {
+    fn start_key(&self, name: &str) -> Result<RunningKey> {
         let name = sha256(name.as_bytes());
         if !self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name) {
-            return Err(in_progress());
+            return Err(in_progress_error());
         }
-        Ok(Running { keys: self.clone(), name })
+        Ok(RunningKey { keys: self.clone(), name })
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningKey {
     fn drop(&mut self) {
         self.keys.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
     }
 }
 
-fn in_progress() -> Error {
+fn in_progress_error() -> Error {
     Error::new(Code::IdempotencyInProgress, "The first request with this Idempotency-Key is still running.")
 }
 
 /// An answer that is new or replayed.
-pub struct Once<R> {
-    rendered: Rendered,
+pub struct IdempotentReply<R> {
+    rendered: RenderedReply,
     replayed: bool,
     kind: PhantomData<fn() -> R>,
 }
 
-impl<R> IntoResponse for Once<R> {
+impl<R> IntoResponse for IdempotentReply<R> {
     fn into_response(self) -> Response {
         let mut response = self.rendered.into_reply();
         if self.replayed {
@@ -273,8 +280,8 @@ impl<R> IntoResponse for Once<R> {
     }
 }
 
-impl<R: IntoResponses> IntoResponses for Once<R> {
-    fn responses() -> Documented {
+impl<R: IntoResponses> IntoResponses for IdempotentReply<R> {
+    fn responses() -> ResponseDocs {
         R::responses()
     }
 }

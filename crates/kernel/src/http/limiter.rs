@@ -7,15 +7,15 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::account::{Account, Whose};
+use super::account::{RateAccount, RateSubject};
 use super::address::ClientAddress;
 use super::rate_state::RateState;
-use crate::base::{Error, MINUTE_MS, Result, SECOND_MS, TenantId, World};
+use crate::base::{Env, Error, MINUTE_MS, Result, SECOND_MS, TenantId};
 use crate::store::{Db, Value};
 
 /// The kinds of requests that have separate budgets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Policy {
+pub enum RatePolicy {
     Read,
     Write,
     Search,
@@ -26,52 +26,52 @@ pub enum Policy {
     Public,
 }
 
-impl Policy {
-    pub const ALL: [Policy; 8] = [
-        Policy::Read,
-        Policy::Write,
-        Policy::Search,
-        Policy::Export,
-        Policy::Ingest,
-        Policy::Auth,
-        Policy::AuthFailures,
-        Policy::Public,
+impl RatePolicy {
+    pub const ALL: [RatePolicy; 8] = [
+        RatePolicy::Read,
+        RatePolicy::Write,
+        RatePolicy::Search,
+        RatePolicy::Export,
+        RatePolicy::Ingest,
+        RatePolicy::Auth,
+        RatePolicy::AuthFailures,
+        RatePolicy::Public,
     ];
 
     pub fn name(self) -> &'static str {
         match self {
-            Policy::Read => "read",
-            Policy::Write => "write",
-            Policy::Search => "search",
-            Policy::Export => "export",
-            Policy::Ingest => "ingest",
-            Policy::Auth => "auth",
-            Policy::AuthFailures => "auth_failures",
-            Policy::Public => "public",
+            RatePolicy::Read => "read",
+            RatePolicy::Write => "write",
+            RatePolicy::Search => "search",
+            RatePolicy::Export => "export",
+            RatePolicy::Ingest => "ingest",
+            RatePolicy::Auth => "auth",
+            RatePolicy::AuthFailures => "auth_failures",
+            RatePolicy::Public => "public",
         }
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        Policy::ALL.into_iter().find(|policy| policy.name() == text)
+        RatePolicy::ALL.into_iter().find(|policy| policy.name() == text)
     }
 
     /// Whether requests are counted by address, because the caller is not authenticated.
     pub const fn is_by_address(self) -> bool {
-        matches!(self, Policy::Auth | Policy::AuthFailures | Policy::Public)
+        matches!(self, RatePolicy::Auth | RatePolicy::AuthFailures | RatePolicy::Public)
     }
 
     pub fn purpose(self) -> &'static str {
         match self {
-            Policy::Read => "Reads: GET and HEAD of tenant data.",
-            Policy::Write => "Changes: POST, PUT, PATCH and DELETE.",
-            Policy::Search => "Full-text search.",
-            Policy::Export => "Whole lists as CSV or NDJSON.",
-            Policy::Ingest => "Reports of agents, by ingest key.",
-            Policy::Auth => "Beginning to sign in: the form of /signin, and POST /api/auth/sso.",
-            Policy::AuthFailures => {
+            RatePolicy::Read => "Reads: GET and HEAD of tenant data.",
+            RatePolicy::Write => "Changes: POST, PUT, PATCH and DELETE.",
+            RatePolicy::Search => "Full-text search.",
+            RatePolicy::Export => "Whole lists as CSV or NDJSON.",
+            RatePolicy::Ingest => "Reports of agents, by ingest key.",
+            RatePolicy::Auth => "Beginning to sign in: the form of /signin, and POST /api/auth/sso.",
+            RatePolicy::AuthFailures => {
                 "Failing to sign in: an unknown domain, a link or return from a provider that does not fit, a refused sign-on."
             }
-            Policy::Public => "Everything without a valid credential, and requests that no route answers.",
+            RatePolicy::Public => "Everything without a valid credential, and requests that no route answers.",
         }
     }
 }
@@ -79,7 +79,7 @@ impl Policy {
 /// One row of the rate table.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyLimit {
-    pub policy: Policy,
+    pub policy: RatePolicy,
     pub per_minute: u64,
     /// The budget that all keys and sessions of a tenant share.
     pub per_tenant: Option<u64>,
@@ -87,7 +87,7 @@ pub struct PolicyLimit {
 
 /// The limits in force, for the limiter and for the page that shows them.
 #[derive(Clone, Debug)]
-pub struct RateTable([u64; Policy::ALL.len()]);
+pub struct RateTable([u64; RatePolicy::ALL.len()]);
 
 /// A tenant's budget is this many times that of one of its keys.
 const TENANT_FACTOR: u64 = 5;
@@ -100,16 +100,16 @@ impl Default for RateTable {
 }
 
 impl RateTable {
-    pub fn set(&mut self, policy: Policy, per_minute: u64) {
+    pub fn set(&mut self, policy: RatePolicy, per_minute: u64) {
         self.0[policy as usize] = per_minute;
     }
 
-    fn per_minute(&self, policy: Policy) -> u64 {
+    fn per_minute(&self, policy: RatePolicy) -> u64 {
         self.0[policy as usize]
     }
 
-    pub fn rows(&self) -> impl Iterator<Item = PolicyLimit> + '_ {
-        Policy::ALL.into_iter().map(|policy| {
+    pub fn policy_limits(&self) -> impl Iterator<Item = PolicyLimit> + '_ {
+        RatePolicy::ALL.into_iter().map(|policy| {
             let per_minute = self.per_minute(policy);
             let per_tenant = (!policy.is_by_address()).then(|| per_minute.saturating_mul(TENANT_FACTOR));
             PolicyLimit { policy, per_minute, per_tenant }
@@ -119,13 +119,13 @@ impl RateTable {
 
 /// The requests of one account in the shard's window.
 #[derive(Clone, Copy, Default)]
-struct Bucket {
+struct RateBucket {
     used: u64,
     reported: u64,
     others: u64,
 }
 
-impl Bucket {
+impl RateBucket {
     fn remaining(&self, quota: u64) -> u64 {
         quota.saturating_sub(self.used + self.others)
     }
@@ -133,24 +133,24 @@ impl Bucket {
 
 /// The buckets of one window, cleared when the next one begins.
 #[derive(Default)]
-struct Shard {
+struct RateShard {
     window: i64,
-    buckets: HashMap<Account, Bucket>,
+    buckets: HashMap<RateAccount, RateBucket>,
 }
 
-impl Shard {
+impl RateShard {
     /// The bucket of this account, or the shared one when the shard is full.
-    fn bucket(&mut self, account: &Account) -> &mut Bucket {
+    fn bucket_mut(&mut self, account: &RateAccount) -> &mut RateBucket {
         let account = if self.has_room_for(account) { account } else { &OTHERS_ACCOUNT };
         self.buckets.entry(account.clone()).or_default()
     }
 
-    fn peek(&self, account: &Account) -> Bucket {
+    fn peek_bucket(&self, account: &RateAccount) -> RateBucket {
         let account = if self.has_room_for(account) { account } else { &OTHERS_ACCOUNT };
         self.buckets.get(account).copied().unwrap_or_default()
     }
 
-    fn has_room_for(&self, account: &Account) -> bool {
+    fn has_room_for(&self, account: &RateAccount) -> bool {
         self.buckets.len() < BUCKETS_PER_SHARD_MAX || self.buckets.contains_key(account)
     }
 }
@@ -159,7 +159,7 @@ impl Shard {
 const SHARDS: usize = 16;
 /// Accounts beyond this many in one window share one bucket per shard, which bounds memory under a flood of addresses.
 const BUCKETS_PER_SHARD_MAX: usize = 16_384;
-const OTHERS_ACCOUNT: Account = Account { policy: Policy::Public, whose: Whose::Others };
+const OTHERS_ACCOUNT: RateAccount = RateAccount { policy: RatePolicy::Public, subject: RateSubject::Others };
 
 /// Credential look-ups a second for an address that has used up its budget: enough for a new client that shares its
 /// address with a misbehaving one, and too few to load the database.
@@ -167,14 +167,14 @@ const LOOK_UPS_MAX: u32 = 10;
 /// Addresses past their budget that are counted in one second.
 const LOOK_UP_ADDRESSES_MAX: usize = 16_384;
 
-pub struct Limiter {
+pub struct RateLimiter {
     table: RateTable,
-    world: World,
+    env: Env,
     node: String,
     hasher: RandomState,
-    callers: [Mutex<Shard>; SHARDS],
+    callers: [Mutex<RateShard>; SHARDS],
     /// Separate, so that a flood of addresses does not push authenticated callers into a shared bucket.
-    addresses: [Mutex<Shard>; SHARDS],
+    addresses: [Mutex<RateShard>; SHARDS],
     look_ups: Mutex<LookUps>,
 }
 
@@ -185,12 +185,12 @@ struct LookUps {
     bought: HashMap<IpAddr, u32>,
 }
 
-impl Limiter {
-    pub fn new(table: RateTable, world: World) -> Self {
-        let node = world.chance.base62(12);
-        Limiter {
+impl RateLimiter {
+    pub fn new(table: RateTable, env: Env) -> Self {
+        let node = env.random.base62_text(12);
+        RateLimiter {
             table,
-            world,
+            env,
             node,
             hasher: RandomState::new(),
             callers: Default::default(),
@@ -199,58 +199,68 @@ impl Limiter {
         }
     }
 
-    pub fn table(&self) -> &RateTable {
+    pub fn rate_table(&self) -> &RateTable {
         &self.table
     }
 
     /// Charges one request to an address.
-    pub fn charge_address(&self, policy: Policy, address: ClientAddress) -> (RateState, Result<()>) {
+    pub fn charge_address(&self, policy: RatePolicy, address: ClientAddress) -> (RateState, Result<()>) {
         let quota = self.table.per_minute(policy);
-        self.charge(policy, None, &[(Account::of_address(policy, address), quota)])
+        self.charge_budgets(policy, None, &[(RateAccount::for_address(policy, address), quota)])
     }
 
     /// Whether a credential that is not cached may be looked up for this address: always within its budget, and
     /// `LOOK_UPS_MAX` times a second past it.
     pub fn may_look_up(&self, address: ClientAddress) -> bool {
-        if self.peek_address(Policy::Public, address).remaining > 0 {
+        if self.peek_address(RatePolicy::Public, address).remaining > 0 {
             return true;
         }
-        let second = self.world.now().as_millis().div_euclid(SECOND_MS);
+        let second = self.env.now().as_millis().div_euclid(SECOND_MS);
         let mut look_ups = self.look_ups.lock().unwrap_or_else(PoisonError::into_inner);
         if look_ups.second != second || look_ups.bought.len() >= LOOK_UP_ADDRESSES_MAX {
             *look_ups = LookUps { second, bought: HashMap::new() };
         }
-        let bought = look_ups.bought.entry(address.bucket()).or_default();
+        let bought = look_ups.bought.entry(address.bucket_address()).or_default();
         *bought = bought.saturating_add(1);
         *bought <= LOOK_UPS_MAX
     }
 
     /// Charges one request to a credential and its tenant, or to neither if one of their budgets is used up.
-    pub fn charge_caller(&self, policy: Policy, credential: &Arc<str>, tenant: TenantId) -> (RateState, Result<()>) {
+    pub fn charge_caller(
+        &self,
+        policy: RatePolicy,
+        credential: &Arc<str>,
+        tenant: TenantId,
+    ) -> (RateState, Result<()>) {
         let quota = self.table.per_minute(policy);
-        let own = Account { policy, whose: Whose::Credential(credential.clone()) };
-        let shared = Account { policy, whose: Whose::Tenant(tenant) };
-        self.charge(policy, Some(tenant), &[(own, quota), (shared, quota.saturating_mul(TENANT_FACTOR))])
+        let own = RateAccount { policy, subject: RateSubject::Credential(credential.clone()) };
+        let shared = RateAccount { policy, subject: RateSubject::Tenant(tenant) };
+        self.charge_budgets(policy, Some(tenant), &[(own, quota), (shared, quota.saturating_mul(TENANT_FACTOR))])
     }
 
     /// The remaining budget of an address, without charging it.
-    pub fn peek_address(&self, policy: Policy, address: ClientAddress) -> RateState {
+    pub fn peek_address(&self, policy: RatePolicy, address: ClientAddress) -> RateState {
         let quota = self.table.per_minute(policy);
-        let (window, reset_seconds) = self.window();
-        let account = Account::of_address(policy, address);
-        let bucket = self.shard(&account, window).peek(&account);
+        let (window, reset_seconds) = self.current_window();
+        let account = RateAccount::for_address(policy, address);
+        let bucket = self.lock_shard(&account, window).peek_bucket(&account);
         RateState { policy, quota, remaining: bucket.remaining(quota), reset_seconds, tenant: None }
     }
 
-    fn charge(&self, policy: Policy, tenant: Option<TenantId>, budgets: &[(Account, u64)]) -> (RateState, Result<()>) {
-        let (window, reset_seconds) = self.window();
+    fn charge_budgets(
+        &self,
+        policy: RatePolicy,
+        tenant: Option<TenantId>,
+        budgets: &[(RateAccount, u64)],
+    ) -> (RateState, Result<()>) {
+        let (window, reset_seconds) = self.current_window();
         let quota = self.table.per_minute(policy);
         let mut state = RateState { policy, quota, remaining: u64::MAX, reset_seconds, tenant };
         for (at, (account, quota)) in budgets.iter().enumerate() {
-            let left = self.take(account, *quota, window);
+            let left = self.take_request(account, *quota, window);
             let Some(left) = left else {
                 // The request is refused, so the budgets charged before this one are refunded.
-                budgets[..at].iter().for_each(|(account, _)| self.give_back(account, window));
+                budgets[..at].iter().for_each(|(account, _)| self.return_request(account, window));
                 let whose = if at > 0 { "the tenant's" } else { "the" };
                 let detail = format!("{whose} budget of {quota} {} requests a minute is used up", policy.name());
                 let detail = detail[..1].to_uppercase() + &detail[1..] + ".";
@@ -263,29 +273,29 @@ impl Limiter {
         (state, Ok(()))
     }
 
-    fn take(&self, account: &Account, quota: u64, window: i64) -> Option<u64> {
-        let mut shard = self.shard(account, window);
-        let bucket = shard.bucket(account);
+    fn take_request(&self, account: &RateAccount, quota: u64, window: i64) -> Option<u64> {
+        let mut shard = self.lock_shard(account, window);
+        let bucket = shard.bucket_mut(account);
         bucket.remaining(quota).checked_sub(1).inspect(|_| bucket.used += 1)
     }
 
-    fn give_back(&self, account: &Account, window: i64) {
-        let mut shard = self.shard(account, window);
-        let bucket = shard.bucket(account);
+    fn return_request(&self, account: &RateAccount, window: i64) {
+        let mut shard = self.lock_shard(account, window);
+        let bucket = shard.bucket_mut(account);
         bucket.used = bucket.used.saturating_sub(1);
     }
 
     /// Locks the shard of an account, moved to this window.
-    fn shard(&self, account: &Account, window: i64) -> MutexGuard<'_, Shard> {
+    fn lock_shard(&self, account: &RateAccount, window: i64) -> MutexGuard<'_, RateShard> {
         #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
         let at = self.hasher.hash_one(account) as usize % SHARDS;
         let shards = if account.policy.is_by_address() { &self.addresses } else { &self.callers };
-        turned(&shards[at], window)
+        lock_window(&shards[at], window)
     }
 
     /// The current window and the seconds until the next, rounded up so that a client that waits that long is served.
-    fn window(&self) -> (i64, i64) {
-        let now = self.world.now().as_millis();
+    fn current_window(&self) -> (i64, i64) {
+        let now = self.env.now().as_millis();
         let window = now.div_euclid(MINUTE_MS);
         (window, ((window + 1) * MINUTE_MS - now + SECOND_MS - 1).div_euclid(SECOND_MS))
     }
@@ -293,7 +303,7 @@ impl Limiter {
 
 /// Locks a shard and moves it to this window. A shard may be one window ahead of a request that read the time just before
 /// the minute ended. A shard further ahead was moved by a wrong clock that has been corrected since.
-fn turned(shard: &Mutex<Shard>, window: i64) -> MutexGuard<'_, Shard> {
+fn lock_window(shard: &Mutex<RateShard>, window: i64) -> MutexGuard<'_, RateShard> {
     let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
     if shard.window < window || shard.window > window + 1 {
         shard.window = window;
@@ -310,40 +320,40 @@ const OTHERS_MAX: i64 = 100_000;
 const REPORTED_PART: u64 = 4;
 
 /// Counting across nodes: once a second each node writes its own counts and reads those of the others.
-impl Limiter {
-    pub async fn exchange(&self, db: &Db) -> Result<()> {
-        let (window, _) = self.window();
+impl RateLimiter {
+    pub async fn exchange_usage(&self, db: &Db) -> Result<()> {
+        let (window, _) = self.current_window();
         let start = window * MINUTE_MS;
-        let news = self.unreported(window);
+        let news = self.unreported_usage(window);
         for rows in news.chunks(REPORT_ROWS) {
-            let (sql, values) = self.report(start, rows);
+            let (sql, values) = self.report_statement(start, rows);
             db.write(async move |tx| {
                 let args: Vec<&dyn crate::store::Param> = values.iter().map(|value| value as _).collect();
                 tx.exec(&sql, &args).await
             })
             .await?;
-            self.note_reported(window, rows);
+            self.mark_reported(window, rows);
         }
         let others: Vec<(String, i64)> = db.list(OTHERS, crate::args![start, self.node, OTHERS_MAX]).await?;
         for (name, used) in others {
-            let Some(account) = Account::parse(&name) else { continue };
-            let mut shard = self.shard(&account, window);
+            let Some(account) = RateAccount::parse(&name) else { continue };
+            let mut shard = self.lock_shard(&account, window);
             if shard.window == window {
-                shard.bucket(&account).others = u64::try_from(used).unwrap_or(0);
+                shard.bucket_mut(&account).others = u64::try_from(used).unwrap_or(0);
             }
         }
         Ok(())
     }
 
-    fn unreported(&self, window: i64) -> Vec<(Account, u64)> {
+    fn unreported_usage(&self, window: i64) -> Vec<(RateAccount, u64)> {
         let mut news = Vec::new();
         for shard in self.callers.iter().chain(&self.addresses) {
-            let shard = turned(shard, window);
+            let shard = lock_window(shard, window);
             let unreported = shard.buckets.iter().filter(|(account, bucket)| {
                 let quota = self.table.per_minute(account.policy);
                 let much = !account.policy.is_by_address() || bucket.used * REPORTED_PART >= quota;
                 // The shared bucket counts different callers on every node.
-                bucket.used != bucket.reported && much && account.whose != Whose::Others
+                bucket.used != bucket.reported && much && account.subject != RateSubject::Others
             });
             news.extend(unreported.map(|(account, bucket)| (account.clone(), bucket.used)));
         }
@@ -353,16 +363,16 @@ impl Limiter {
     }
 
     /// Marks rows after their commit: rows of a failed write are reported again in the next round.
-    fn note_reported(&self, window: i64, rows: &[(Account, u64)]) {
+    fn mark_reported(&self, window: i64, rows: &[(RateAccount, u64)]) {
         for (account, used) in rows {
-            let mut shard = self.shard(account, window);
+            let mut shard = self.lock_shard(account, window);
             if shard.window == window {
-                shard.bucket(account).reported = *used;
+                shard.bucket_mut(account).reported = *used;
             }
         }
     }
 
-    fn report(&self, start: i64, rows: &[(Account, u64)]) -> (String, Vec<Value>) {
+    fn report_statement(&self, start: i64, rows: &[(RateAccount, u64)]) -> (String, Vec<Value>) {
         let mut values = vec![Value::from(start), Value::from(self.node.as_str())];
         let mut tuples = Vec::with_capacity(rows.len());
         for (account, used) in rows {
@@ -388,87 +398,91 @@ crate::statements! {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::base::{Clock, Timestamp};
+    use crate::base::{Timestamp, WallClock};
 
-    fn limiter(read: u64) -> Limiter {
+    fn new_limiter(read: u64) -> RateLimiter {
         let mut table = RateTable::default();
-        table.set(Policy::Read, read);
-        Limiter::new(table, World { clock: Clock::manual(Timestamp::from_millis(30_000)), ..World::default() })
+        table.set(RatePolicy::Read, read);
+        RateLimiter::new(table, Env { clock: WallClock::new_manual(Timestamp::from_millis(30_000)), ..Env::default() })
     }
 
     #[test]
     fn a_budget_ends_and_returns_with_the_next_minute() {
-        let limiter = limiter(2);
-        let tenant = TenantId::new(&World::default());
-        let charge = || limiter.charge_caller(Policy::Read, &"key".into(), tenant);
+        let limiter = new_limiter(2);
+        let tenant = TenantId::new(&Env::default());
+        let charge = || limiter.charge_caller(RatePolicy::Read, &"key".into(), tenant);
         assert_eq!(charge().0.remaining, 1);
         assert!(charge().1.is_ok());
         let (state, refused) = charge();
         assert_eq!((state.remaining, refused.unwrap_err().retry_after_seconds()), (0, Some(30)));
-        limiter.world.clock.advance(30_000);
+        limiter.env.clock.advance(30_000);
         assert!(charge().1.is_ok());
     }
 
     #[test]
     fn a_budget_returns_when_a_clock_that_jumped_ahead_comes_back() {
-        let limiter = limiter(1);
-        let tenant = TenantId::new(&World::default());
-        let charge = || limiter.charge_caller(Policy::Read, &"key".into(), tenant).1;
+        let limiter = new_limiter(1);
+        let tenant = TenantId::new(&Env::default());
+        let charge = || limiter.charge_caller(RatePolicy::Read, &"key".into(), tenant).1;
         let jump_ms = 120 * 24 * 60 * MINUTE_MS;
-        limiter.world.clock.advance(jump_ms);
+        limiter.env.clock.advance(jump_ms);
         assert!(charge().is_ok() && charge().is_err());
-        limiter.world.clock.advance(-jump_ms);
+        limiter.env.clock.advance(-jump_ms);
         assert!(charge().is_ok() && charge().is_err());
-        limiter.world.clock.advance(MINUTE_MS);
+        limiter.env.clock.advance(MINUTE_MS);
         assert!(charge().is_ok());
         // A request that read the time one window earlier does not reset the bucket.
-        limiter.world.clock.advance(-MINUTE_MS);
+        limiter.env.clock.advance(-MINUTE_MS);
         assert!(charge().is_err());
     }
 
     #[test]
     fn an_address_past_its_budget_buys_few_look_ups() {
-        let limiter = limiter(2);
+        let limiter = new_limiter(2);
         let address = |n| ClientAddress(std::net::Ipv4Addr::from_bits(n).into());
         for _ in 0..1_000 {
             assert!(limiter.may_look_up(address(1)), "nothing is used up");
         }
-        while limiter.charge_address(Policy::Public, address(1)).1.is_ok() {}
+        while limiter.charge_address(RatePolicy::Public, address(1)).1.is_ok() {}
         let bought = (0..1_000).filter(|_| limiter.may_look_up(address(1))).count();
         assert_eq!(u32::try_from(bought), Ok(LOOK_UPS_MAX));
         assert!(limiter.may_look_up(address(2)));
-        limiter.world.clock.advance(SECOND_MS);
+        limiter.env.clock.advance(SECOND_MS);
         assert!(limiter.may_look_up(address(1)));
     }
 
     #[test]
     fn a_tenant_has_five_times_the_budget_and_a_refusal_costs_nothing() {
-        let limiter = limiter(2);
-        let tenant = TenantId::new(&World::default());
+        let limiter = new_limiter(2);
+        let tenant = TenantId::new(&Env::default());
         for key in 0..5 {
             for _ in 0..2 {
-                assert!(limiter.charge_caller(Policy::Read, &format!("key{key}").into(), tenant).1.is_ok());
+                assert!(limiter.charge_caller(RatePolicy::Read, &format!("key{key}").into(), tenant).1.is_ok());
             }
         }
-        assert!(limiter.charge_caller(Policy::Read, &"key5".into(), tenant).1.is_err());
-        let other = TenantId::new(&World::default());
-        assert_eq!(limiter.charge_caller(Policy::Read, &"key5".into(), other).0.remaining, 1);
+        assert!(limiter.charge_caller(RatePolicy::Read, &"key5".into(), tenant).1.is_err());
+        let other = TenantId::new(&Env::default());
+        assert_eq!(limiter.charge_caller(RatePolicy::Read, &"key5".into(), other).0.remaining, 1);
     }
 
     #[test]
     fn memory_stays_bounded_under_a_flood_of_addresses() {
-        let limiter = limiter(2);
+        let limiter = new_limiter(2);
         for n in 0..(SHARDS * BUCKETS_PER_SHARD_MAX * 2) {
             let address = ClientAddress(std::net::Ipv4Addr::from_bits(u32::try_from(n).unwrap()).into());
-            let _ = limiter.charge_address(Policy::Public, address);
+            let _ = limiter.charge_address(RatePolicy::Public, address);
         }
         let buckets: usize = limiter.addresses.iter().map(|shard| shard.lock().unwrap().buckets.len()).sum();
         assert!(buckets <= SHARDS * (BUCKETS_PER_SHARD_MAX + 1));
         // Callers are not affected: each still has its own bucket.
         for key in 0..100 {
-            let tenant = TenantId::new(&World::default());
-            assert_eq!(limiter.charge_caller(Policy::Read, &format!("key{key}").into(), tenant).0.remaining, 1);
+            let tenant = TenantId::new(&Env::default());
+            assert_eq!(limiter.charge_caller(RatePolicy::Read, &format!("key{key}").into(), tenant).0.remaining, 1);
         }
-        assert_eq!(limiter.unreported(0).len(), 200, "and of the addresses, which asked once each, no row is written");
+        assert_eq!(
+            limiter.unreported_usage(0).len(),
+            200,
+            "and of the addresses, which asked once each, no row is written"
+        );
     }
 }

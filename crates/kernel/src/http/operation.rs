@@ -5,14 +5,14 @@ use utoipa::openapi::path::{Operation as Described, PathItem};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::access::Access;
-use super::app::Shared;
-use super::pass::{Holder, Pass};
+use super::app::SharedApp;
+use super::pass::{Pass, PassHolder};
 use super::rules::{Route, Rules};
 
 /// Made by [`operations!`](crate::operations).
 pub struct Operation {
     pub(super) rules: Rules,
-    pub(super) routes: UtoipaMethodRouter<Shared>,
+    pub(super) routes: UtoipaMethodRouter<SharedApp>,
 }
 
 /// Operations on a tenant's data, for `Api::add_tenant_routes`: `operations!(routes::list, routes::create)`.
@@ -40,16 +40,16 @@ impl Operation {
     /// async fn list_guarded(caller: Access<Reading>, query: QueryString<()>) {}
     /// let guarded = Operation::new(list_guarded, Default::default());
     /// ```
-    pub fn new<H, T>(_: H, routes: UtoipaMethodRouter<Shared>) -> Self
+    pub fn new<H, T>(_: H, routes: UtoipaMethodRouter<SharedApp>) -> Self
     where
-        H: Handler<T, Shared>,
+        H: Handler<T, SharedApp>,
         T: Arguments<First: TenantDoor>,
     {
         Operation { rules: <T::First as TenantDoor>::RULES, routes }
     }
 
     /// Its entries in the document: one for each method that the handler serves.
-    pub(super) fn described(&mut self) -> impl Iterator<Item = &mut Described> {
+    pub(super) fn described_operations(&mut self) -> impl Iterator<Item = &mut Described> {
         self.routes.1.paths.values_mut().flat_map(operations_of).map(|(_, operation)| operation)
     }
 }
@@ -81,7 +81,7 @@ impl<R: Route> TenantDoor for Access<R> {
 )]
 pub trait InternalDoor {}
 
-impl<P: Pass, R: Route> InternalDoor for Holder<P, R> {}
+impl<P: Pass, R: Route> InternalDoor for PassHolder<P, R> {}
 impl<R: Route> InternalDoor for Access<R> {}
 
 /// The arguments of a handler in axum's form: a marker type, then the types of the arguments.

@@ -11,10 +11,10 @@ use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::caller::Caller;
-use super::cursors::Cursors;
-use super::param::Param;
+use super::cursors::CursorSigner;
+use super::param::QueryParam;
 use super::params::Params;
-use super::reply::{Documented, Named, Ok200, Record, Versioned, documented};
+use super::reply::{NamedSchema, Ok200, Record, ResponseDocs, Versioned, document_response};
 use crate::base::{Error, Result};
 use crate::store::{CursorKey, Value};
 
@@ -34,13 +34,15 @@ pub struct PageRequest {
     filters: Vec<(&'static str, String)>,
 }
 
-const LIMIT: Param = Param::new("limit", "Records per page, at most; large records end a page earlier.").unbound();
-const CURSOR: Param =
-    Param::new("cursor", "The `next_cursor` of the page before; only for the same list and filters.").unbound();
+const LIMIT: QueryParam =
+    QueryParam::new("limit", "Records per page, at most; large records end a page earlier.").unbound_from_cursor();
+const CURSOR: QueryParam =
+    QueryParam::new("cursor", "The `next_cursor` of the page before; only for the same list and filters.")
+        .unbound_from_cursor();
 
 impl PageRequest {
     /// Takes `limit` and `cursor`. It comes last: every parameter taken before it is a filter of the list.
-    pub fn take(params: &mut Params) -> Result<Self> {
+    pub fn take_page(params: &mut Params) -> Result<Self> {
         let limit = params.take_number(LIMIT, 1..=LIMIT_MAX, LIMIT_DEFAULT)?;
         let cursor = params.take_text(CURSOR)?;
         Ok(PageRequest { limit, cursor, filters: params.take_filters() })
@@ -52,57 +54,58 @@ impl PageRequest {
     }
 
     /// One row more than the page, to find out whether there is a next page.
-    pub fn fetch(&self) -> usize {
+    pub fn fetch_limit(&self) -> usize {
         self.limit + 1
     }
 
     /// The position after which the page starts, if the cursor was signed for this path, these filters and this tenant.
-    pub fn position(&self, caller: &Caller, path: &str) -> Result<Option<Vec<Value>>> {
-        self.cursor.as_deref().map(|cursor| self.cursors(caller, path).open(cursor)).transpose()
+    pub fn cursor_position(&self, caller: &Caller, path: &str) -> Result<Option<Vec<Value>>> {
+        self.cursor.as_deref().map(|cursor| self.cursor_signer(caller, path).open_cursor(cursor)).transpose()
     }
 
     /// Like [`PageRequest::cursor_position`], as the list's own key type.
-    pub fn after<K: CursorKey>(&self, caller: &Caller, path: &str) -> Result<Option<K>> {
-        self.cursor.as_deref().map(|cursor| self.cursors(caller, path).open_as(cursor)).transpose()
+    pub fn cursor_key<K: CursorKey>(&self, caller: &Caller, path: &str) -> Result<Option<K>> {
+        self.cursor.as_deref().map(|cursor| self.cursor_signer(caller, path).open_as(cursor)).transpose()
     }
 
-    fn cursors<'a>(&'a self, caller: &'a Caller, path: &'a str) -> Cursors<'a> {
-        Cursors { app: caller.app(), tenant: caller.tenant_id(), path, filters: &self.filters }
+    fn cursor_signer<'a>(&'a self, caller: &'a Caller, path: &'a str) -> CursorSigner<'a> {
+        CursorSigner { app: caller.app(), tenant: caller.tenant_id(), path, filters: &self.filters }
     }
 
     /// Removes the extra row and signs the cursor of the next page.
-    pub fn page<T>(
+    pub fn build_page<T>(
         &self,
         caller: &Caller,
         path: &str,
         mut rows: Vec<T>,
         position: impl Fn(&T) -> Vec<Value>,
-    ) -> Result<Page<T>> {
+    ) -> Result<ListPage<T>> {
         let has_more = rows.len() > self.limit;
         rows.truncate(self.limit);
         let next = rows.last().filter(|_| has_more).map(position);
-        self.signed(caller, path, rows, next)
+        self.sign_page(caller, path, rows, next)
     }
 
     /// A page of rows without an extra one; `next` is the key after which the next page starts.
-    pub fn page_before<T>(
+    pub fn build_cut_page<T>(
         &self,
         caller: &Caller,
         path: &str,
         data: Vec<T>,
         next: Option<impl CursorKey>,
-    ) -> Result<Page<T>> {
-        self.signed(caller, path, data, next.map(CursorKey::to_position))
+    ) -> Result<ListPage<T>> {
+        self.sign_page(caller, path, data, next.map(CursorKey::to_position))
     }
 
-    fn signed<T>(&self, caller: &Caller, path: &str, data: Vec<T>, next: Option<Vec<Value>>) -> Result<Page<T>> {
-        let (next_cursor, next_link) = next.map(|position| self.next(caller, path, &position)).transpose()?.unzip();
-        Ok(Page { data, has_more: next_cursor.is_some(), next_cursor, next_link })
+    fn sign_page<T>(&self, caller: &Caller, path: &str, data: Vec<T>, next: Option<Vec<Value>>) -> Result<ListPage<T>> {
+        let (next_cursor, next_link) =
+            next.map(|position| self.sign_next(caller, path, &position)).transpose()?.unzip();
+        Ok(ListPage { data, has_more: next_cursor.is_some(), next_cursor, next_link })
     }
 
     /// A cursor for the page after this position, bound to this list, these filters and this tenant, and its `Link` header.
-    pub fn next(&self, caller: &Caller, path: &str, position: &[Value]) -> Result<(String, String)> {
-        let cursor = self.cursors(caller, path).sign(position)?;
+    pub fn sign_next(&self, caller: &Caller, path: &str, position: &[Value]) -> Result<(String, String)> {
+        let cursor = self.cursor_signer(caller, path).sign_position(position)?;
         let mut link = format!("<{}{path}?", caller.app().settings.base_url.as_str());
         for (name, value) in &self.filters {
             let _ = write!(link, "{name}={}&", utf8_percent_encode(value, NON_ALPHANUMERIC));
@@ -118,7 +121,7 @@ pub struct PageBytes(usize);
 
 impl PageBytes {
     /// Adds a record of this size, and returns whether it fits. The first record always does.
-    pub fn fits(&mut self, bytes: usize) -> bool {
+    pub fn fits_bytes(&mut self, bytes: usize) -> bool {
         let first = self.0 == 0;
         self.0 += bytes.max(1);
         first || self.0 <= PAGE_BYTES_MAX
@@ -126,16 +129,16 @@ impl PageBytes {
 
     /// Like [`PageBytes::fits_bytes`], for a record whose size is not known yet.
     pub fn fits_record(&mut self, record: &impl Serialize) -> Result<bool> {
-        let mut counted = Counted(0);
+        let mut counted = ByteCounter(0);
         serde_json::to_writer(&mut counted, record).map_err(Error::internal)?;
-        Ok(self.fits(counted.0))
+        Ok(self.fits_bytes(counted.0))
     }
 }
 
 /// A writer that counts bytes and discards them.
-struct Counted(usize);
+struct ByteCounter(usize);
 
-impl std::io::Write for Counted {
+impl std::io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0 += bytes.len();
         Ok(bytes.len())
@@ -148,7 +151,7 @@ impl std::io::Write for Counted {
 
 /// A page of a list.
 #[derive(Debug, Serialize)]
-pub struct Page<T> {
+pub struct ListPage<T> {
     pub data: Vec<T>,
     /// Whether there may be another page.
     pub has_more: bool,
@@ -158,25 +161,25 @@ pub struct Page<T> {
     next_link: Option<String>,
 }
 
-impl<T: Serialize> IntoResponse for Page<T> {
+impl<T: Serialize> IntoResponse for ListPage<T> {
     fn into_response(mut self) -> Response {
         let link = self.next_link.take();
-        linked(Ok200(self).into_response(), link)
+        with_link(Ok200(self).into_response(), link)
     }
 }
 
 /// Adds the `Link` header of the next page.
-fn linked(mut response: Response, link: Option<String>) -> Response {
+fn with_link(mut response: Response, link: Option<String>) -> Response {
     if let Some(link) = link.and_then(|link| HeaderValue::try_from(link).ok()) {
         response.headers_mut().insert(header::LINK, link);
     }
     response
 }
 
-impl<T> Page<T> {
+impl<T> ListPage<T> {
     /// Adds fields about the whole list.
-    pub fn with<W>(self, whole: W) -> PageWith<T, W> {
-        PageWith { page: self, whole }
+    pub fn with_summary<W>(self, whole: W) -> PageWith<T, W> {
+        PageWith { page: self, summary: whole }
     }
 }
 
@@ -184,19 +187,19 @@ impl<T> Page<T> {
 #[derive(Debug, Serialize)]
 pub struct PageWith<T, W> {
     #[serde(flatten)]
-    page: Page<T>,
+    page: ListPage<T>,
     #[serde(flatten)]
-    whole: W,
+    summary: W,
 }
 
 impl<T: Serialize, W: Serialize> IntoResponse for PageWith<T, W> {
     fn into_response(mut self) -> Response {
         let link = self.page.next_link.take();
-        linked(Ok200(self).into_response(), link)
+        with_link(Ok200(self).into_response(), link)
     }
 }
 
-impl<T: ToSchema> PartialSchema for Page<T> {
+impl<T: ToSchema> PartialSchema for ListPage<T> {
     fn schema() -> RefOr<Schema> {
         let cursor = ObjectBuilder::new()
             .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
@@ -225,7 +228,7 @@ impl<T: ToSchema> PartialSchema for Page<T> {
 }
 
 /// Named after its records: `ApiKeyPage`.
-impl<T: ToSchema> ToSchema for Page<T> {
+impl<T: ToSchema> ToSchema for ListPage<T> {
     fn name() -> std::borrow::Cow<'static, str> {
         format!("{}Page", T::name()).into()
     }
@@ -236,16 +239,16 @@ impl<T: ToSchema> ToSchema for Page<T> {
     }
 }
 
-impl<T: ToSchema> IntoResponses for Page<T> {
-    fn responses() -> Documented {
-        documented::<Named<Page<T>>>("200", "A page of the list.")
+impl<T: ToSchema> IntoResponses for ListPage<T> {
+    fn responses() -> ResponseDocs {
+        document_response::<NamedSchema<ListPage<T>>>("200", "A page of the list.")
     }
 }
 
 /// The answer of a collection to GET: a page, or with `?id=` one record, which may have more fields than those of a page.
 pub enum OneOrPage<T, O = T> {
     One(O),
-    Page(Page<T>),
+    Page(ListPage<T>),
 }
 
 impl<T: Serialize, O: Record> IntoResponse for OneOrPage<T, O> {
@@ -259,13 +262,16 @@ impl<T: Serialize, O: Record> IntoResponse for OneOrPage<T, O> {
 
 impl<T: ToSchema, O: ToSchema> PartialSchema for OneOrPage<T, O> {
     fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new().item(Ref::from_schema_name(<Page<T>>::name())).item(Ref::from_schema_name(O::name())).into()
+        OneOfBuilder::new()
+            .item(Ref::from_schema_name(<ListPage<T>>::name()))
+            .item(Ref::from_schema_name(O::name()))
+            .into()
     }
 }
 
 impl<T: ToSchema, O: ToSchema> IntoResponses for OneOrPage<T, O> {
-    fn responses() -> Documented {
-        documented::<Self>("200", "A page of the list; with `id`, the one record.")
+    fn responses() -> ResponseDocs {
+        document_response::<Self>("200", "A page of the list; with `id`, the one record.")
     }
 }
 
@@ -276,7 +282,7 @@ mod tests {
     #[test]
     fn a_page_ends_when_its_records_come_to_its_bytes_and_never_before_the_first() {
         let mut bytes = PageBytes::default();
-        assert!(bytes.fits(2 * PAGE_BYTES_MAX) && !bytes.fits(1));
+        assert!(bytes.fits_bytes(2 * PAGE_BYTES_MAX) && !bytes.fits_bytes(1));
         let (mut bytes, record) = (PageBytes::default(), "x".repeat(PAGE_BYTES_MAX / 4));
         let fitting = (0..9).filter(|_| bytes.fits_record(&record).is_ok_and(|fits| fits)).count();
         assert_eq!(fitting, 3, "with the quotes, four are too many");

@@ -8,7 +8,7 @@ use utoipa::openapi::{Ref, RefOr, Required, Schema};
 
 /// A parameter's name and its description in the document.
 #[derive(Clone, Copy)]
-pub struct Param {
+pub struct QueryParam {
     pub(super) name: &'static str,
     /// Whether cursors are bound to its value.
     pub(super) bound: bool,
@@ -19,47 +19,47 @@ pub struct Param {
     items_max: Option<usize>,
 }
 
-impl Param {
+impl QueryParam {
     pub const fn new(name: &'static str, about: &'static str) -> Self {
-        Param { name, bound: true, about, required: false, length: None, pattern: None, items_max: None }
+        QueryParam { name, bound: true, about, required: false, length: None, pattern: None, items_max: None }
     }
 
     /// Cursors are not bound to it, because it only says where a page starts or how large it is.
     #[must_use]
-    pub const fn unbound(self) -> Self {
-        Param { bound: false, ..self }
+    pub const fn unbound_from_cursor(self) -> Self {
+        QueryParam { bound: false, ..self }
     }
 
     #[must_use]
     pub const fn required(self) -> Self {
-        Param { required: true, ..self }
+        QueryParam { required: true, ..self }
     }
 
     /// For the document alone, like the pattern and `items_max`: the parser enforces its own bounds.
     #[must_use]
-    pub const fn length(self, least: usize, most: usize) -> Self {
-        Param { length: Some((least, most)), ..self }
+    pub const fn with_length(self, least: usize, most: usize) -> Self {
+        QueryParam { length: Some((least, most)), ..self }
     }
 
     #[must_use]
-    pub const fn pattern(self, pattern: &'static str) -> Self {
-        Param { pattern: Some(pattern), ..self }
+    pub const fn with_pattern(self, pattern: &'static str) -> Self {
+        QueryParam { pattern: Some(pattern), ..self }
     }
 
     #[must_use]
-    pub const fn items_max(self, items_max: usize) -> Self {
-        Param { items_max: Some(items_max), ..self }
+    pub const fn with_items_max(self, items_max: usize) -> Self {
+        QueryParam { items_max: Some(items_max), ..self }
     }
 }
 
 /// A parameter that a route accepts, with its type.
-pub(super) struct Known {
-    pub(super) param: Param,
-    pub(super) shape: Shape,
+pub(super) struct KnownParam {
+    pub(super) param: QueryParam,
+    pub(super) shape: ParamShape,
 }
 
 /// The type of a parameter's value.
-pub(super) enum Shape {
+pub(super) enum ParamShape {
     Text,
     Time,
     Number {
@@ -74,42 +74,42 @@ pub(super) enum Shape {
     Words(fn() -> Ref),
 }
 
-impl Known {
-    pub(super) fn document(self) -> Parameter {
-        let Known { param, shape } = self;
+impl KnownParam {
+    pub(super) fn into_parameter(self) -> Parameter {
+        let KnownParam { param, shape } = self;
         let parameter = ParameterBuilder::new()
             .name(param.name)
             .parameter_in(ParameterIn::Query)
             .required(if param.required { Required::True } else { Required::False })
             .description(Some(param.about))
-            .schema(Some(schema(param, &shape)));
+            .schema(Some(param_schema(param, &shape)));
         match shape {
-            Shape::Text | Shape::Time | Shape::Number { .. } | Shape::Word(_) => parameter.build(),
-            Shape::Texts | Shape::Numbers | Shape::Words(_) => {
+            ParamShape::Text | ParamShape::Time | ParamShape::Number { .. } | ParamShape::Word(_) => parameter.build(),
+            ParamShape::Texts | ParamShape::Numbers | ParamShape::Words(_) => {
                 parameter.style(Some(ParameterStyle::Form)).explode(Some(false)).build()
             }
         }
     }
 }
 
-fn schema(param: Param, shape: &Shape) -> RefOr<Schema> {
+fn param_schema(param: QueryParam, shape: &ParamShape) -> RefOr<Schema> {
     let text = || ObjectBuilder::new().schema_type(Type::String);
     let number = || ObjectBuilder::new().schema_type(Type::Integer);
     let list = |of: RefOr<Schema>| ArrayBuilder::new().items(of).max_items(param.items_max).into();
     let format = |format| Some(SchemaFormat::KnownFormat(format));
     match shape {
-        Shape::Text => {
+        ParamShape::Text => {
             let (least, most) = param.length.unzip();
             text().min_length(least).max_length(most).pattern(param.pattern).into()
         }
-        Shape::Time => text().format(format(KnownFormat::DateTime)).into(),
-        Shape::Number { range, default } => {
+        ParamShape::Time => text().format(format(KnownFormat::DateTime)).into(),
+        ParamShape::Number { range, default } => {
             let (least, most) = (*range.start() as u64, *range.end() as u64);
             number().minimum(Some(least)).maximum(Some(most)).default(Some((*default).into())).into()
         }
-        Shape::Word(name) => name().into(),
-        Shape::Texts => list(text().into()),
-        Shape::Numbers => list(number().format(format(KnownFormat::Int64)).minimum(Some(1)).into()),
-        Shape::Words(name) => list(name().into()),
+        ParamShape::Word(name) => name().into(),
+        ParamShape::Texts => list(text().into()),
+        ParamShape::Numbers => list(number().format(format(KnownFormat::Int64)).minimum(Some(1)).into()),
+        ParamShape::Words(name) => list(name().into()),
     }
 }

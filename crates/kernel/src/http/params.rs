@@ -14,11 +14,11 @@ use utoipa::openapi::Ref;
 use utoipa::openapi::path::{Parameter, ParameterIn};
 use utoipa::{IntoParams, ToSchema};
 
-use super::param::{Known, Param, Shape};
+use super::param::{KnownParam, ParamShape, QueryParam};
 use crate::base::{Code, Error, RecordId, Result, Timestamp, Word};
 
 /// The query string of a request. The handler parses it after the scope is checked.
-pub struct Query<T> {
+pub struct QueryString<T> {
     raw: String,
     kind: PhantomData<fn() -> T>,
 }
@@ -39,49 +39,49 @@ impl FromParams for () {
 }
 
 /// The `id` of the record that PUT, PATCH or DELETE acts on, as the only parameter.
-pub struct One<I> {
+pub struct RecordQuery<I> {
     pub id: I,
 }
 
-impl<I: RecordId> FromParams for One<I> {
+impl<I: RecordId> FromParams for RecordQuery<I> {
     fn from_params(params: &mut Params) -> Result<Self> {
-        Ok(One { id: params.take_id(I::ABOUT)? })
+        Ok(RecordQuery { id: params.take_id(I::ABOUT)? })
     }
 }
 
-impl<T: FromParams> Query<T> {
+impl<T: FromParams> QueryString<T> {
     pub fn parse(&self) -> Result<T> {
         let mut params = Params::parse(&self.raw)?;
         let value = T::from_params(&mut params);
         // An unknown name may be a misspelt required one, so it is reported first. On success every known parameter has
         // been taken, and those left over are unknown.
-        let known = if value.is_ok() { Vec::new() } else { known::<T>() };
+        let known = if value.is_ok() { Vec::new() } else { known_params::<T>() };
         match params.given.iter().find(|(name, _)| known.iter().all(|known| known.param.name != name)) {
             None => value,
-            Some((name, _)) => Err(unknown(name)),
+            Some((name, _)) => Err(unknown_parameter(name)),
         }
     }
 }
 
 /// The parameters of a route, recorded while it takes them from an empty query string.
-fn known<T: FromParams>() -> Vec<Known> {
+fn known_params<T: FromParams>() -> Vec<KnownParam> {
     let mut params = Params { given: Vec::new(), filters: Some(Vec::new()), known: Some(Vec::new()) };
     // Only the recorded parameters are needed.
     drop(T::from_params(&mut params));
     params.known.unwrap_or_default()
 }
 
-impl<T: FromParams> IntoParams for Query<T> {
+impl<T: FromParams> IntoParams for QueryString<T> {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        known::<T>().into_iter().map(Known::document).collect()
+        known_params::<T>().into_iter().map(KnownParam::into_parameter).collect()
     }
 }
 
-impl<S: Sync, T> FromRequestParts<S> for Query<T> {
+impl<S: Sync, T> FromRequestParts<S> for QueryString<T> {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Query { raw: parts.uri.query().unwrap_or_default().to_owned(), kind: PhantomData })
+        Ok(QueryString { raw: parts.uri.query().unwrap_or_default().to_owned(), kind: PhantomData })
     }
 }
 
@@ -92,7 +92,7 @@ pub struct Params {
     /// The parameters that cursors are bound to, with canonical values; `None` once the page is taken.
     filters: Option<Vec<(&'static str, String)>>,
     /// Records the taken parameters for [`known_params`].
-    known: Option<Vec<Known>>,
+    known: Option<Vec<KnownParam>>,
 }
 
 impl Params {
@@ -102,10 +102,10 @@ impl Params {
         let mut given = HashSet::new();
         for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let name = decode(name).ok_or_else(|| invalid(name, UNREADABLE))?;
-            let value = decode(value).ok_or_else(|| invalid(&name, UNREADABLE))?;
+            let name = decode_component(name).ok_or_else(|| invalid_parameter(name, UNREADABLE))?;
+            let value = decode_component(value).ok_or_else(|| invalid_parameter(&name, UNREADABLE))?;
             if !given.insert(name.clone()) {
-                return Err(invalid(&name, "is given more than once"));
+                return Err(invalid_parameter(&name, "is given more than once"));
             }
             pairs.push((name, value));
         }
@@ -113,19 +113,19 @@ impl Params {
     }
 
     /// The basis of all other `take_` methods. `parse` returns the value and its canonical spelling, or the error detail.
-    fn take<V>(
+    fn take_param<V>(
         &mut self,
-        param: Param,
-        shape: Shape,
+        param: QueryParam,
+        shape: ParamShape,
         parse: impl FnOnce(String) -> Result<(V, String), String>,
     ) -> Result<Option<V>> {
         if let Some(known) = &mut self.known {
-            known.push(Known { param, shape });
+            known.push(KnownParam { param, shape });
         }
         let filters = self.filters.as_mut().ok_or_else(|| Error::internal("a parameter is taken after the page"))?;
         let Some(at) = self.given.iter().position(|(name, _)| name == param.name) else { return Ok(None) };
         let (_, text) = self.given.remove(at);
-        let (value, spelling) = parse(text).map_err(|detail| invalid(param.name, &detail))?;
+        let (value, spelling) = parse(text).map_err(|detail| invalid_parameter(param.name, &detail))?;
         if param.bound {
             filters.push((param.name, spelling));
         }
@@ -138,13 +138,14 @@ impl Params {
     }
 
     /// Whether the parameter is given and not taken yet.
-    pub fn has(&self, name: &str) -> bool {
+    pub fn has_param(&self, name: &str) -> bool {
         self.given.iter().any(|(given, _)| given == name)
     }
 
     /// The record that PUT, PATCH and DELETE act on. A malformed id is treated like an unknown one.
     pub fn take_id<I: RecordId>(&mut self, about: &'static str) -> Result<I> {
-        let id = self.take(Param::new(ID, about).required(), Shape::Text, |text| Ok(id(&text)))?;
+        let id =
+            self.take_param(QueryParam::new(ID, about).required(), ParamShape::Text, |text| Ok(parse_id(&text)))?;
         // While the parameters are recorded, none is given.
         let id = id.or_else(|| self.known.is_some().then_some(I::NONE));
         id.ok_or_else(|| Error::new(Code::MissingParameter, "Name the record with the query parameter id."))
@@ -171,42 +172,46 @@ impl Params {
         about: &'static str,
         beside: &[&str],
     ) -> Result<Option<I>> {
-        let id = self.take(Param::new(own, about), Shape::Text, |text| Ok(id(&text)))?;
+        let id = self.take_param(QueryParam::new(own, about), ParamShape::Text, |text| Ok(parse_id(&text)))?;
         let other = self.given.iter().find(|(name, _)| !beside.contains(&name.as_str()));
         match other.filter(|_| id.is_some()) {
-            Some((name, _)) => Err(invalid(name, &format!("cannot be combined with {own}"))),
+            Some((name, _)) => Err(invalid_parameter(name, &format!("cannot be combined with {own}"))),
             None => Ok(id),
         }
     }
 
     /// Any text.
-    pub fn take_text(&mut self, param: Param) -> Result<Option<String>> {
+    pub fn take_text(&mut self, param: QueryParam) -> Result<Option<String>> {
         self.take_parsed(param, |text| Ok(text.to_owned()))
     }
 
     /// A value that the parser accepts and that has only one spelling. The parser's error is the detail.
-    pub fn take_parsed<V>(&mut self, param: Param, parse: impl Fn(&str) -> Result<V, String>) -> Result<Option<V>> {
-        self.take(param, Shape::Text, |text| parse(&text).map(|value| (value, text)))
+    pub fn take_parsed<V>(
+        &mut self,
+        param: QueryParam,
+        parse: impl Fn(&str) -> Result<V, String>,
+    ) -> Result<Option<V>> {
+        self.take_param(param, ParamShape::Text, |text| parse(&text).map(|value| (value, text)))
     }
 
     /// Whether the parameter is given. Its only value is `word`.
-    pub fn take_flag(&mut self, param: Param, word: &str) -> Result<bool> {
+    pub fn take_flag(&mut self, param: QueryParam, word: &str) -> Result<bool> {
         let wrong = || Err(format!("must be {word}, or left out"));
         let given = self.take_parsed(param, |text| if text == word { Ok(()) } else { wrong() })?;
         Ok(given.is_some())
     }
 
-    pub fn take_word<W: Word + ToSchema>(&mut self, param: Param) -> Result<Option<W>> {
-        self.take(param, Shape::Word(name_of::<W>), |text| {
-            let word = W::parse(&text).ok_or_else(|| format!("must be {}", W::expected()))?;
+    pub fn take_word<W: Word + ToSchema>(&mut self, param: QueryParam) -> Result<Option<W>> {
+        self.take_param(param, ParamShape::Word(schema_ref::<W>), |text| {
+            let word = W::parse(&text).ok_or_else(|| format!("must be {}", W::expected_words()))?;
             Ok((word, text))
         })
     }
 
     /// An integer in a range.
-    pub fn take_number(&mut self, param: Param, range: RangeInclusive<usize>, default: usize) -> Result<usize> {
-        let shape = Shape::Number { range: range.clone(), default };
-        let number = self.take(param, shape, |text| {
+    pub fn take_number(&mut self, param: QueryParam, range: RangeInclusive<usize>, default: usize) -> Result<usize> {
+        let shape = ParamShape::Number { range: range.clone(), default };
+        let number = self.take_param(param, shape, |text| {
             let number = plain_number(&text).filter(|number| range.contains(number));
             let number =
                 number.ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))?;
@@ -215,8 +220,8 @@ impl Params {
         Ok(number.unwrap_or(default))
     }
 
-    pub fn take_time(&mut self, param: Param) -> Result<Option<Timestamp>> {
-        self.take(param, Shape::Time, |text| {
+    pub fn take_time(&mut self, param: QueryParam) -> Result<Option<Timestamp>> {
+        self.take_param(param, ParamShape::Time, |text| {
             let hint = if text.contains(' ') { "; write + as %2B" } else { "" };
             let wrong = || format!("must be an RFC 3339 time such as 2026-01-31T08:00:00Z{hint}");
             Timestamp::parse(&text).map(|at| (at, at.to_string())).ok_or_else(wrong)
@@ -229,30 +234,32 @@ impl Params {
     /// `expected` describes one value in the error.
     pub fn take_list<V: Display>(
         &mut self,
-        param: Param,
+        param: QueryParam,
         expected: &str,
         parse: impl Fn(&str) -> Option<V>,
     ) -> Result<Option<Vec<V>>> {
-        self.take(param, Shape::Texts, |text| Ok(distinct(split(&text, expected, parse)?, V::to_string)))
+        self.take_param(param, ParamShape::Texts, |text| {
+            Ok(sort_distinct(split_list(&text, expected, parse)?, V::to_string))
+        })
     }
 
-    pub fn take_words<W: Word + ToSchema>(&mut self, param: Param) -> Result<Option<Vec<W>>> {
-        self.take(param, Shape::Words(name_of::<W>), |text| {
-            Ok(distinct(split(&text, &W::expected(), W::parse)?, |word| word.as_str().to_owned()))
+    pub fn take_words<W: Word + ToSchema>(&mut self, param: QueryParam) -> Result<Option<Vec<W>>> {
+        self.take_param(param, ParamShape::Words(schema_ref::<W>), |text| {
+            Ok(sort_distinct(split_list(&text, &W::expected_words(), W::parse)?, |word| word.as_str().to_owned()))
         })
     }
 
     /// Integers from 1.
-    pub fn take_numbers(&mut self, param: Param) -> Result<Option<Vec<i64>>> {
-        self.take(param, Shape::Numbers, |text| {
+    pub fn take_numbers(&mut self, param: QueryParam) -> Result<Option<Vec<i64>>> {
+        self.take_param(param, ParamShape::Numbers, |text| {
             let numbers =
-                split(&text, "a whole number from 1", |text| plain_number(text).filter(|number| *number > 0))?;
-            Ok(distinct(numbers, i64::to_string))
+                split_list(&text, "a whole number from 1", |text| plain_number(text).filter(|number| *number > 0))?;
+            Ok(sort_distinct(numbers, i64::to_string))
         })
     }
 
     /// Ids of records; `noun` names their kind in the error.
-    pub fn take_ids<I: RecordId>(&mut self, param: Param, noun: &str) -> Result<Option<Vec<I>>> {
+    pub fn take_ids<I: RecordId>(&mut self, param: QueryParam, noun: &str) -> Result<Option<Vec<I>>> {
         self.take_list(param, &format!("the id of {noun}"), |text| text.parse().ok())
     }
 }
@@ -262,22 +269,24 @@ const ID: &str = "id";
 const RUN_ID: &str = "run_id";
 
 /// The id of the affected record in an unparsed query string, as it is given.
-pub(super) fn raw_id(query: &str) -> Option<String> {
+pub(super) fn find_raw_id(query: &str) -> Option<String> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.find(|(name, _)| decode(name).is_some_and(|name| name == ID || name == RUN_ID)).and_then(|(_, id)| decode(id))
+    pairs
+        .find(|(name, _)| decode_component(name).is_some_and(|name| name == ID || name == RUN_ID))
+        .and_then(|(_, id)| decode_component(id))
 }
 
-fn id<I: RecordId>(text: &str) -> (I, String) {
+fn parse_id<I: RecordId>(text: &str) -> (I, String) {
     let id: I = text.parse().unwrap_or(I::NONE);
     (id, id.to_string())
 }
 
 /// The reference to a word's schema in the document.
-fn name_of<W: ToSchema>() -> Ref {
+fn schema_ref<W: ToSchema>() -> Ref {
     Ref::from_schema_name(W::name())
 }
 
-fn split<V>(text: &str, expected: &str, parse: impl Fn(&str) -> Option<V>) -> Result<Vec<V>, String> {
+fn split_list<V>(text: &str, expected: &str, parse: impl Fn(&str) -> Option<V>) -> Result<Vec<V>, String> {
     if text.split(',').count() > LIST_MAX {
         return Err(format!("takes at most {LIST_MAX} values"));
     }
@@ -286,7 +295,7 @@ fn split<V>(text: &str, expected: &str, parse: impl Fn(&str) -> Option<V>) -> Re
 }
 
 /// The distinct values sorted by their spelling, and their canonical list, which is the same for all equivalent lists.
-fn distinct<V>(values: Vec<V>, spell: impl Fn(&V) -> String) -> (Vec<V>, String) {
+fn sort_distinct<V>(values: Vec<V>, spell: impl Fn(&V) -> String) -> (Vec<V>, String) {
     let values: BTreeMap<String, V> = values.into_iter().map(|value| (spell(&value), value)).collect();
     let (spellings, values): (Vec<String>, Vec<V>) = values.into_iter().unzip();
     (values, spellings.join(","))
@@ -303,23 +312,23 @@ pub const LIST_MAX: usize = 100;
 /// How much of a client's own text an answer repeats.
 const NAME_CHARS_MAX: usize = 100;
 
-fn shown(name: &str) -> String {
+fn shorten_name(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect()
 }
 
-fn unknown(name: &str) -> Error {
-    Error::new(Code::UnknownParameter, format!("The query parameter {:?} is not known here.", shown(name)))
+fn unknown_parameter(name: &str) -> Error {
+    Error::new(Code::UnknownParameter, format!("The query parameter {:?} is not known here.", shorten_name(name)))
 }
 
-fn invalid(name: &str, detail: &str) -> Error {
-    let name = shown(name);
+fn invalid_parameter(name: &str, detail: &str) -> Error {
+    let name = shorten_name(name);
     Error::new(Code::InvalidParameter, format!("The query parameter {name} {detail}."))
 }
 
 const UNREADABLE: &str = "must be percent-encoded UTF-8 without the character U+0000";
 
 /// Decodes a name or value of a query string or a form. U+0000 is refused, because PostgreSQL cannot store it.
-pub(super) fn decode(text: &str) -> Option<String> {
+pub(super) fn decode_component(text: &str) -> Option<String> {
     let text = text.replace('+', " ");
     // percent_decode_str accepts a stray %.
     let mut rest = text.as_str();
@@ -347,7 +356,7 @@ mod tests {
 
     impl FromParams for Listed {
         fn from_params(params: &mut Params) -> Result<Self> {
-            let (number, since) = (Param::new("number", "Of these."), Param::new("since", "Not before."));
+            let (number, since) = (QueryParam::new("number", "Of these."), QueryParam::new("since", "Not before."));
             Ok(Listed {
                 number: params.take_numbers(number)?,
                 since: params.take_time(since)?,
@@ -361,7 +370,7 @@ mod tests {
     impl FromParams for OneBehind {
         fn from_params(params: &mut Params) -> Result<Self> {
             let _: crate::base::UserId = params.take_id("Whom.")?;
-            params.take_text(Param::new("after", "Nothing."))?;
+            params.take_text(QueryParam::new("after", "Nothing."))?;
             Ok(OneBehind)
         }
     }
@@ -371,14 +380,14 @@ mod tests {
 
     impl FromParams for Late {
         fn from_params(params: &mut Params) -> Result<Self> {
-            PageRequest::take(params)?;
-            params.take_text(Param::new("late", "A filter."))?;
+            PageRequest::take_page(params)?;
+            params.take_text(QueryParam::new("late", "A filter."))?;
             Ok(Late)
         }
     }
 
     fn parse<T: FromParams>(raw: &str) -> Result<T> {
-        Query { raw: raw.to_owned(), kind: PhantomData }.parse()
+        QueryString { raw: raw.to_owned(), kind: PhantomData }.parse()
     }
 
     fn refusal<T: FromParams>(raw: &str) -> Option<Code> {
@@ -393,9 +402,9 @@ mod tests {
         let spelt = [("number", "2,7".to_owned()), ("since", "2026-01-31T08:00:00.000Z".to_owned())];
         assert_eq!(listed.filters, spelt, "in the order of the declaration, each value in one spelling");
         let names = |known: Vec<Parameter>| known.into_iter().map(|known| known.name).collect::<Vec<_>>();
-        assert_eq!(names(<Query<Listed>>::into_params(|| None)), ["number", "since"]);
+        assert_eq!(names(<QueryString<Listed>>::into_params(|| None)), ["number", "since"]);
         assert_eq!(
-            names(<Query<OneBehind>>::into_params(|| None)),
+            names(<QueryString<OneBehind>>::into_params(|| None)),
             ["id", "after"],
             "what is required ends no declaration"
         );

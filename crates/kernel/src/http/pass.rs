@@ -11,14 +11,14 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 
 use super::admission::WorkPermit;
-use super::app::{App, Shared};
+use super::app::{App, SharedApp};
 use super::caller::admit_look_up;
-use super::context::Context;
-use super::limiter::Policy;
-use super::manner::Manner;
+use super::context::RequestContext;
+use super::error_format::ErrorFormat;
+use super::limiter::RatePolicy;
 use super::rules::{Route, Rules};
-use crate::auth::Presented;
-use crate::base::{Actor, ActorRef, Chain, Code, Error, Result, TenantId};
+use crate::auth::PresentedCredential;
+use crate::base::{Actor, ActorRef, Code, Error, Result, TenantId, WorkflowChain};
 use crate::store::{Db, Purpose};
 
 /// A kind of credential.
@@ -31,13 +31,13 @@ pub trait Pass: Sized + Send + Sync + 'static {
 
     /// The pass in a request's headers, checked for its syntax alone. Requests with a second credential are refused before
     /// with 400.
-    fn presented(headers: &HeaderMap) -> Option<Self>;
+    fn from_headers(headers: &HeaderMap) -> Option<Self>;
 
     /// A hash of the secret. A pass that was valid on this node before is looked up even past the address's budget.
-    fn hash(&self) -> [u8; 32];
+    fn secret_hash(&self) -> [u8; 32];
 
     /// The owner of the pass, if it is valid. `all` is a system door: the read finds out which tenant the pass belongs to.
-    fn find(&self, all: &Db, app: &App) -> impl Future<Output = Result<Option<PassOwner<Self::Reach>>>> + Send;
+    fn find_owner(&self, all: &Db, app: &App) -> impl Future<Output = Result<Option<PassOwner<Self::Reach>>>> + Send;
 }
 
 /// The tenant and the rights that a pass stands for.
@@ -46,33 +46,33 @@ pub struct PassOwner<Reach> {
     /// The pass's own id, for the log and for its rate limit.
     pub id: Arc<str>,
     /// The actor of changes that are made with the pass.
-    pub who: ActorRef,
+    pub actor: ActorRef,
     pub reach: Reach,
 }
 
 /// The caller with a valid pass, admitted by the rules `R`. It is the first argument of such a route's handler.
-pub struct Holder<P: Pass, R> {
+pub struct PassHolder<P: Pass, R> {
     pass: P,
     owner: PassOwner<P::Reach>,
-    app: Shared,
-    context: Arc<Context>,
+    app: SharedApp,
+    context: Arc<RequestContext>,
     route: PhantomData<fn() -> R>,
 }
 
-impl<P: Pass, R> Holder<P, R> {
+impl<P: Pass, R> PassHolder<P, R> {
     /// The tenant's handle.
     pub fn db(&self) -> Db {
         let actor = Actor {
-            who: self.owner.who.clone(),
+            who: self.owner.actor.clone(),
             credential: None,
             address: Some(self.context.address.0),
             request_id: Some(self.context.request_id.clone()),
-            chain: Chain::default(),
+            chain: WorkflowChain::default(),
         };
         self.app.store.tenant(self.owner.tenant, actor)
     }
 
-    pub fn app(&self) -> &Shared {
+    pub fn app(&self) -> &SharedApp {
         &self.app
     }
 
@@ -99,59 +99,59 @@ impl<P: Pass, R> Holder<P, R> {
     }
 }
 
-impl<P: Pass, R: Route> FromRequestParts<Shared> for Holder<P, R> {
+impl<P: Pass, R: Route> FromRequestParts<SharedApp> for PassHolder<P, R> {
     type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self> {
         const {
             assert!(R::RULES.is_by_caller(), "a caller does not pay with the budget of an address");
             assert!(R::RULES.scopes.is_empty() && R::RULES.sessions_only.is_none(), "a pass has neither");
         };
-        let context = Context::of(parts)?;
-        let speak = R::RULES.speak.map(|speak| (speak, parts.headers.clone()));
-        context.note_manner(Manner::Pass { challenge: P::CHALLENGE, speak });
-        let (pass, owner) = enter::<P>(parts, app, &context, &R::RULES).await?;
-        Ok(Holder { pass, owner, app: app.clone(), context, route: PhantomData })
+        let context = RequestContext::from_parts(parts)?;
+        let speak = R::RULES.error_renderer.map(|speak| (speak, parts.headers.clone()));
+        context.set_error_format(ErrorFormat::Pass { challenge: P::CHALLENGE, speak });
+        let (pass, owner) = admit_holder::<P>(parts, app, &context, &R::RULES).await?;
+        Ok(PassHolder { pass, owner, app: app.clone(), context, route: PhantomData })
     }
 }
 
-async fn enter<P: Pass>(
+async fn admit_holder<P: Pass>(
     parts: &mut Parts,
-    app: &Shared,
-    context: &Arc<Context>,
+    app: &SharedApp,
+    context: &Arc<RequestContext>,
     rules: &Rules,
 ) -> Result<(P, PassOwner<P::Reach>)> {
-    let (pass, owner) = match authenticate::<P>(app, context, &parts.headers).await {
+    let (pass, owner) = match authenticate_pass::<P>(app, context, &parts.headers).await {
         Ok(found) => found,
         Err(error) if error.code().status() >= 500 => return Err(error),
-        Err(error) => return Err(context.charge_address(app, Policy::Public).err().unwrap_or(error)),
+        Err(error) => return Err(context.charge_address(app, RatePolicy::Public).err().unwrap_or(error)),
     };
-    context.note_who(owner.id.clone());
-    let (state, verdict) = app.limiter.charge_caller(rules.policy(parts.uri.query()), &owner.id, owner.tenant);
-    context.note_rate(state);
+    context.set_actor_id(owner.id.clone());
+    let (state, verdict) = app.limiter.charge_caller(rules.policy_for(parts.uri.query()), &owner.id, owner.tenant);
+    context.set_rate_state(state);
     verdict?;
-    context.enter(app, &parts.method).await?;
-    rules.body.note(parts);
+    context.admit_request(app, &parts.method).await?;
+    rules.body.insert_into(parts);
     Ok((pass, owner))
 }
 
-async fn authenticate<P: Pass>(
-    app: &Shared,
-    context: &Arc<Context>,
+async fn authenticate_pass<P: Pass>(
+    app: &SharedApp,
+    context: &Arc<RequestContext>,
     headers: &HeaderMap,
 ) -> Result<(P, PassOwner<P::Reach>)> {
     // Refuses requests with two credentials of any kind.
-    Presented::find(headers, app.settings.base_url.cookie_name())?;
-    let pass = P::presented(headers).ok_or_else(unauthenticated)?;
-    let hash = pass.hash();
-    if !app.credentials.knows(&hash) {
+    PresentedCredential::from_headers(headers, app.settings.base_url.cookie_name())?;
+    let pass = P::from_headers(headers).ok_or_else(invalid_pass)?;
+    let hash = pass.secret_hash();
+    if !app.credentials.is_known(&hash) {
         admit_look_up(app, context)?;
     }
-    let found = pass.find(&app.store.system(Purpose::Credentials), app).await;
-    let owner = app.credentials.note_pass(hash, found.and_then(|owner| owner.ok_or_else(unauthenticated)))?;
+    let found = pass.find_owner(&app.store.system(Purpose::Credentials), app).await;
+    let owner = app.credentials.update_known_pass(hash, found.and_then(|owner| owner.ok_or_else(invalid_pass)))?;
     Ok((pass, owner))
 }
 
-fn unauthenticated() -> Error {
+fn invalid_pass() -> Error {
     Error::new(Code::Unauthenticated, "Send a valid credential of the kind that WWW-Authenticate names.")
 }

@@ -1,23 +1,23 @@
 //! Fields of a merge patch (RFC 7396), which distinguishes null from an absent field.
 
-use super::fields::{Field, Fields};
+use super::fields::{BodyField, BodyFields};
 
 /// A field of a patch: absent, null, or set.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Patch<T> {
+pub enum PatchField<T> {
     #[default]
     Keep,
     Clear,
     Set(T),
 }
 
-impl<T> Patch<T> {
+impl<T> PatchField<T> {
     /// Changes a nullable field.
-    pub fn apply(self, field: &mut Option<T>) {
+    pub fn apply_to(self, field: &mut Option<T>) {
         match self {
-            Patch::Keep => {}
-            Patch::Clear => *field = None,
-            Patch::Set(value) => *field = Some(value),
+            PatchField::Keep => {}
+            PatchField::Clear => *field = None,
+            PatchField::Set(value) => *field = Some(value),
         }
     }
 
@@ -27,21 +27,25 @@ impl<T> Patch<T> {
         T: Default,
     {
         match self {
-            Patch::Keep => {}
-            Patch::Clear => *field = T::default(),
-            Patch::Set(value) => *field = value,
+            PatchField::Keep => {}
+            PatchField::Clear => *field = T::default(),
+            PatchField::Set(value) => *field = value,
         }
     }
 }
 
-impl Fields {
+impl BodyFields {
     /// Reads a field that may be absent or null.
-    pub fn nullable<T>(&mut self, name: &str, parse: impl FnOnce(&mut Field<'_>) -> Option<T>) -> Option<Patch<T>> {
-        let given = self.optional(name, |field| field.or_null(parse))?;
+    pub fn read_nullable<T>(
+        &mut self,
+        name: &str,
+        parse: impl FnOnce(&mut BodyField<'_>) -> Option<T>,
+    ) -> Option<PatchField<T>> {
+        let given = self.read_optional(name, |field| field.read_or_null(parse))?;
         Some(match given {
-            None => Patch::Keep,
-            Some(None) => Patch::Clear,
-            Some(Some(value)) => Patch::Set(value),
+            None => PatchField::Keep,
+            Some(None) => PatchField::Clear,
+            Some(Some(value)) => PatchField::Set(value),
         })
     }
 }

@@ -13,7 +13,7 @@ use crate::base::{Code, Error, Result};
 pub struct IfMatch(Option<Vec<String>>);
 
 impl IfMatch {
-    pub fn check(&self, version: i64) -> Result<()> {
+    pub fn check_version(&self, version: i64) -> Result<()> {
         let Some(tags) = &self.0 else { return Ok(()) };
         let current = format!("\"{version}\"");
         if tags.iter().any(|tag| tag == "*" || *tag == current) {

@@ -9,13 +9,13 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::app::BaseUrl;
-use super::manner::{Manner, Spoken};
+use super::error_format::{ErrorFormat, RenderedError};
 use crate::base::{Code, Error};
 
 /// What went wrong, for people (`title`, `detail`) and for programs (`code`).
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem)]
-pub struct Problem<'a> {
+pub struct ProblemDetails<'a> {
     /// Explains the code; the address resolves.
     #[serde(rename = "type")]
     #[schema(format = "uri", example = "https://control.example/documentation/errors/#invalid_fields")]
@@ -66,40 +66,40 @@ impl IntoResponse for Error {
 }
 
 /// The request that a problem is about.
-pub(super) struct Refused<'a> {
+pub(super) struct RefusedRequest<'a> {
     pub base_url: &'a BaseUrl,
     pub path: &'a str,
     pub request_id: &'a str,
     /// The error format of the route or path, if it has one.
-    pub manner: Option<&'a Manner>,
+    pub error_format: Option<&'a ErrorFormat>,
 }
 
 /// Writes the body and headers of a refusal: the problem, or the client's own format.
-pub(super) fn render(error: &Error, refused: &Refused<'_>, response: &mut Response) {
-    let manner = refused.manner;
-    let spoken = response.extensions_mut().remove::<Spoken>().map(Spoken::said);
-    let said = spoken.or_else(|| manner.and_then(|manner| manner.say(error, refused.request_id)));
-    let (said, body) = said.unwrap_or_else(|| problem(error, refused)).into_parts();
+pub(super) fn render_error(error: &Error, refused: &RefusedRequest<'_>, response: &mut Response) {
+    let manner = refused.error_format;
+    let spoken = response.extensions_mut().remove::<RenderedError>().map(RenderedError::into_body_response);
+    let said = spoken.or_else(|| manner.and_then(|manner| manner.render_body(error, refused.request_id)));
+    let (said, body) = said.unwrap_or_else(|| problem_response(error, refused)).into_parts();
     let headers = response.headers_mut();
     headers.extend(said.headers);
     headers.remove(header::CONTENT_LENGTH);
-    if manner.is_some_and(Manner::is_chosen) {
+    if manner.is_some_and(ErrorFormat::is_negotiated) {
         headers.append(header::VARY, HeaderValue::from_static("accept"));
     }
     if let Some(seconds) = error.retry_after_seconds() {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     if matches!(error.code(), Code::Unauthenticated | Code::KeyExpired | Code::SessionExpired) {
-        let challenge = manner.and_then(Manner::challenge);
+        let challenge = manner.and_then(ErrorFormat::challenge);
         headers.insert(header::WWW_AUTHENTICATE, challenge.unwrap_or(HeaderValue::from_static("Bearer")));
     }
     *response.body_mut() = body;
 }
 
-fn problem(error: &Error, refused: &Refused<'_>) -> Response {
-    let Refused { base_url, path, request_id, .. } = *refused;
+fn problem_response(error: &Error, refused: &RefusedRequest<'_>) -> Response {
+    let RefusedRequest { base_url, path, request_id, .. } = *refused;
     let code = error.code();
-    let problem = Problem {
+    let problem = ProblemDetails {
         kind: format!("{}/documentation/errors/#{}", base_url.as_str(), code.name()),
         title: code.title(),
         status: code.status(),

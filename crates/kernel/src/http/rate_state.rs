@@ -2,13 +2,13 @@
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::limiter::{Policy, WINDOW_SECONDS};
+use super::limiter::{RatePolicy, WINDOW_SECONDS};
 use crate::base::TenantId;
 
 /// The contents of the `RateLimit` headers of one answer.
 #[derive(Clone, Copy, Debug)]
 pub struct RateState {
-    pub(super) policy: Policy,
+    pub(super) policy: RatePolicy,
     pub(super) quota: u64,
     pub(super) remaining: u64,
     pub(super) reset_seconds: i64,
@@ -17,10 +17,10 @@ pub struct RateState {
 }
 
 impl RateState {
-    pub fn write(&self, headers: &mut HeaderMap) {
+    pub fn write_headers(&self, headers: &mut HeaderMap) {
         let reset = self.reset_seconds.unsigned_abs();
-        let policy = self.item([(";q=", self.quota), (";w=", WINDOW_SECONDS.unsigned_abs())]);
-        let state = self.item([(";r=", self.remaining), (";t=", reset)]);
+        let policy = self.header_item([(";q=", self.quota), (";w=", WINDOW_SECONDS.unsigned_abs())]);
+        let state = self.header_item([(";r=", self.remaining), (";t=", reset)]);
         for (header, text) in [(&RATELIMIT_POLICY, policy), (&RATELIMIT, state)] {
             if let Ok(value) = HeaderValue::try_from(text) {
                 headers.insert(header, value);
@@ -29,7 +29,7 @@ impl RateState {
     }
 
     /// The policy's name and two parameters. Formatted by hand, because every answer has two such headers.
-    fn item(&self, parameters: [(&str, u64); 2]) -> String {
+    fn header_item(&self, parameters: [(&str, u64); 2]) -> String {
         let mut text = String::with_capacity(ITEM_CHARS);
         text.push('"');
         text.push_str(self.policy.name());

@@ -9,15 +9,15 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 
 use super::admission::{ArrivedBody, MemoryPermit};
-use super::app::Shared;
-use super::context::Context;
+use super::app::SharedApp;
+use super::context::RequestContext;
 use super::rules::BodyRules;
 use crate::base::{Code, Error, Result};
 
 /// An unread body of one of the media types in the route's rules. The handler parses the bytes.
 pub struct Raw {
-    app: Shared,
-    context: Result<Arc<Context>>,
+    app: SharedApp,
+    context: Result<Arc<RequestContext>>,
     headers: HeaderMap,
     body: Body,
     rules: BodyRules,
@@ -32,15 +32,15 @@ pub struct RawBody {
 }
 
 impl Raw {
-    pub async fn read(self) -> Result<RawBody> {
-        let media_type = find_type(&self.headers, self.rules.media_types)?;
+    pub async fn read_body(self) -> Result<RawBody> {
+        let media_type = get_media_type(&self.headers, self.rules.media_types)?;
         let ArrivedBody { bytes, memory } =
             self.context?.receive_body(&self.app, self.body, self.rules.bytes_max).await?;
         Ok(RawBody { media_type, bytes, _memory: memory })
     }
 }
 
-fn find_type(headers: &HeaderMap, known: &[&'static str]) -> Result<&'static str> {
+fn get_media_type(headers: &HeaderMap, known: &[&'static str]) -> Result<&'static str> {
     let refused = || {
         let detail = format!("Send one Content-Type of {}, without a Content-Encoding.", known.join(", "));
         Error::new(Code::UnsupportedMediaType, detail)
@@ -53,12 +53,12 @@ fn find_type(headers: &HeaderMap, known: &[&'static str]) -> Result<&'static str
     if plain { Ok(found) } else { Err(refused()) }
 }
 
-impl FromRequest<Shared> for Raw {
+impl FromRequest<SharedApp> for Raw {
     type Rejection = Infallible;
 
-    async fn from_request(request: Request, app: &Shared) -> Result<Self, Infallible> {
+    async fn from_request(request: Request, app: &SharedApp) -> Result<Self, Infallible> {
         let (parts, body) = request.into_parts();
-        let (context, rules) = (Context::of(&parts), BodyRules::noted(&parts));
+        let (context, rules) = (RequestContext::from_parts(&parts), BodyRules::from_parts(&parts));
         Ok(Raw { app: app.clone(), context, headers: parts.headers, body, rules })
     }
 }

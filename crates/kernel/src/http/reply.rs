@@ -9,7 +9,7 @@ use utoipa::openapi::response::Response as DocumentedResponse;
 use utoipa::openapi::{ContentBuilder, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::context::HEADERS;
+use super::context::HEADERS_CAPACITY;
 use crate::base::{Error, RecordId, Result};
 
 /// A record with a version, which its `ETag` shows.
@@ -19,27 +19,27 @@ pub trait Record: Serialize {
 
 /// An answer that can be stored and replayed.
 pub trait Reply {
-    fn render(&self) -> Result<Rendered>;
+    fn render_reply(&self) -> Result<RenderedReply>;
 }
 
 /// An answer as bytes. It has no `Debug`, because it may contain a secret.
 #[derive(Clone)]
-pub struct Rendered {
+pub struct RenderedReply {
     pub status: u16,
     pub etag: Option<String>,
     pub location: Option<String>,
     pub body: Vec<u8>,
 }
 
-impl Rendered {
+impl RenderedReply {
     fn new<T: Serialize>(status: StatusCode, body: &T) -> Result<Self> {
         let body = serde_json::to_vec(body).map_err(Error::internal)?;
-        Ok(Rendered { status: status.as_u16(), etag: None, location: None, body })
+        Ok(RenderedReply { status: status.as_u16(), etag: None, location: None, body })
     }
 
     pub(super) fn into_reply(self) -> Response {
         let mut response = Response::new(self.body.into());
-        *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
+        *response.headers_mut() = HeaderMap::with_capacity(HEADERS_CAPACITY);
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -53,13 +53,13 @@ impl Rendered {
 }
 
 fn into_response(reply: &impl Reply) -> Response {
-    match reply.render() {
+    match reply.render_reply() {
         Ok(rendered) => rendered.into_reply(),
         Err(error) => error.into_response(),
     }
 }
 
-fn etag(record: &impl Record) -> String {
+fn format_etag(record: &impl Record) -> String {
     format!("\"{}\"", record.version())
 }
 
@@ -77,7 +77,7 @@ pub struct Created<T> {
 
 impl<T> Created<T> {
     /// A new record of the collection at this path.
-    pub fn at(path: &str, id: impl RecordId, record: T) -> Self {
+    pub fn in_collection(path: &str, id: impl RecordId, record: T) -> Self {
         Created { record, location: format!("{path}?id={id}") }
     }
 }
@@ -89,27 +89,27 @@ pub struct Accepted<T>(pub T);
 pub struct NoContent;
 
 impl<T: Serialize> Reply for Ok200<T> {
-    fn render(&self) -> Result<Rendered> {
-        Rendered::new(StatusCode::OK, &self.0)
+    fn render_reply(&self) -> Result<RenderedReply> {
+        RenderedReply::new(StatusCode::OK, &self.0)
     }
 }
 
 impl<T: Record> Reply for Versioned<T> {
-    fn render(&self) -> Result<Rendered> {
-        Ok(Rendered { etag: Some(etag(&self.0)), ..Rendered::new(StatusCode::OK, &self.0)? })
+    fn render_reply(&self) -> Result<RenderedReply> {
+        Ok(RenderedReply { etag: Some(format_etag(&self.0)), ..RenderedReply::new(StatusCode::OK, &self.0)? })
     }
 }
 
 impl<T: Record> Reply for Created<T> {
-    fn render(&self) -> Result<Rendered> {
-        let rendered = Rendered::new(StatusCode::CREATED, &self.record)?;
-        Ok(Rendered { etag: Some(etag(&self.record)), location: Some(self.location.clone()), ..rendered })
+    fn render_reply(&self) -> Result<RenderedReply> {
+        let rendered = RenderedReply::new(StatusCode::CREATED, &self.record)?;
+        Ok(RenderedReply { etag: Some(format_etag(&self.record)), location: Some(self.location.clone()), ..rendered })
     }
 }
 
 impl<T: Serialize> Reply for Accepted<T> {
-    fn render(&self) -> Result<Rendered> {
-        Rendered::new(StatusCode::ACCEPTED, &self.0)
+    fn render_reply(&self) -> Result<RenderedReply> {
+        RenderedReply::new(StatusCode::ACCEPTED, &self.0)
     }
 }
 
@@ -144,57 +144,57 @@ impl IntoResponse for NoContent {
 }
 
 /// The documented answers of an operation, by status.
-pub type Documented = BTreeMap<String, RefOr<DocumentedResponse>>;
+pub type ResponseDocs = BTreeMap<String, RefOr<DocumentedResponse>>;
 
 /// One documented answer with a JSON body.
-pub fn documented<T: PartialSchema>(status: &str, description: &str) -> Documented {
+pub fn document_response<T: PartialSchema>(status: &str, description: &str) -> ResponseDocs {
     let content = ContentBuilder::new().schema(Some(T::schema())).build();
     let response = ResponseBuilder::new().description(description).content("application/json", content).build();
     BTreeMap::from([(status.to_owned(), RefOr::T(response))])
 }
 
 /// A reference to the component of a named schema.
-pub(super) struct Named<T>(std::marker::PhantomData<T>);
+pub(super) struct NamedSchema<T>(std::marker::PhantomData<T>);
 
-impl<T: ToSchema> PartialSchema for Named<T> {
+impl<T: ToSchema> PartialSchema for NamedSchema<T> {
     fn schema() -> RefOr<utoipa::openapi::Schema> {
         utoipa::openapi::Ref::from_schema_name(T::name()).into()
     }
 }
 
 impl<T: ToSchema> IntoResponses for Ok200<T> {
-    fn responses() -> Documented {
-        documented::<Named<T>>("200", "Done.")
+    fn responses() -> ResponseDocs {
+        document_response::<NamedSchema<T>>("200", "Done.")
     }
 }
 
 impl<T: ToSchema> IntoResponses for Versioned<T> {
-    fn responses() -> Documented {
-        documented::<Named<T>>("200", "The record.")
+    fn responses() -> ResponseDocs {
+        document_response::<NamedSchema<T>>("200", "The record.")
     }
 }
 
 impl<T: ToSchema> IntoResponses for Created<T> {
-    fn responses() -> Documented {
-        documented::<Named<T>>("201", "Created.")
+    fn responses() -> ResponseDocs {
+        document_response::<NamedSchema<T>>("201", "Created.")
     }
 }
 
 impl<T: ToSchema> IntoResponses for Accepted<T> {
-    fn responses() -> Documented {
-        documented::<Named<T>>("202", "Taken on; it goes on after the answer.")
+    fn responses() -> ResponseDocs {
+        document_response::<NamedSchema<T>>("202", "Taken on; it goes on after the answer.")
     }
 }
 
 impl IntoResponses for NoContent {
-    fn responses() -> Documented {
+    fn responses() -> ResponseDocs {
         BTreeMap::from([("204".to_owned(), RefOr::T(ResponseBuilder::new().description("Done.").build()))])
     }
 }
 
 /// `document.rs` adds the refusals to every operation.
 impl IntoResponses for Error {
-    fn responses() -> Documented {
+    fn responses() -> ResponseDocs {
         BTreeMap::new()
     }
 }

@@ -6,9 +6,9 @@
 
 use axum::http::request::Parts;
 
-use super::limiter::Policy;
-use super::manner::Speak;
-use super::params::decode;
+use super::error_format::ErrorRenderer;
+use super::limiter::RatePolicy;
+use super::params::decode_component;
 use crate::auth::Scope;
 
 /// A type that stands for the rules of routes. Declared by [`rules!`](crate::rules).
@@ -31,12 +31,12 @@ macro_rules! rules {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    policy: Policy,
+    policy: RatePolicy,
     exports: bool,
     pub(crate) scopes: &'static [Scope],
     pub(crate) sessions_only: Option<&'static str>,
     pub(crate) body: BodyRules,
-    pub(crate) speak: Option<Speak>,
+    pub(crate) error_renderer: Option<ErrorRenderer>,
 }
 
 /// The largest body of a route, unless its rules set another bound.
@@ -54,13 +54,13 @@ impl BodyRules {
     const USUAL: BodyRules = BodyRules { bytes_max: BODY_BYTES_MAX, media_types: &[] };
 
     /// Adds the rules to the request for the body's extractor. The usual ones are left out.
-    pub fn note(self, parts: &mut Parts) {
+    pub fn insert_into(self, parts: &mut Parts) {
         if self != BodyRules::USUAL {
             parts.extensions.insert(self);
         }
     }
 
-    pub fn noted(parts: &Parts) -> Self {
+    pub fn from_parts(parts: &Parts) -> Self {
         parts.extensions.get().copied().unwrap_or(BodyRules::USUAL)
     }
 }
@@ -69,8 +69,8 @@ impl Rules {
     /// For callers that hold any of `scopes`, or for all callers if there are none. A route with one scope does not name it
     /// again. A route whose scope depends on the request lists all it may need, and its handler calls
     /// `caller.require(scope)?`.
-    pub const fn new(policy: Policy, scopes: &'static [Scope]) -> Self {
-        Rules { policy, exports: false, scopes, sessions_only: None, body: BodyRules::USUAL, speak: None }
+    pub const fn new(policy: RatePolicy, scopes: &'static [Scope]) -> Self {
+        Rules { policy, exports: false, scopes, sessions_only: None, body: BodyRules::USUAL, error_renderer: None }
     }
 
     /// Requests for the list as a file (`format=csv` or `ndjson`) are charged to the policy of exports.
@@ -103,8 +103,8 @@ impl Rules {
 
     /// Renders refusals of a route for passes, in place of problems: see [`RenderedError`](super::RenderedError).
     #[must_use]
-    pub const fn speaking(mut self, speak: Speak) -> Self {
-        self.speak = Some(speak);
+    pub const fn with_error_renderer(mut self, speak: ErrorRenderer) -> Self {
+        self.error_renderer = Some(speak);
         self
     }
 
@@ -122,16 +122,16 @@ impl Rules {
     }
 
     /// The policy that a request is charged to.
-    pub(crate) fn policy(&self, query: Option<&str>) -> Policy {
-        if self.exports && query.is_some_and(asks_for_file) { Policy::Export } else { self.policy }
+    pub(crate) fn policy_for(&self, query: Option<&str>) -> RatePolicy {
+        if self.exports && query.is_some_and(asks_for_file) { RatePolicy::Export } else { self.policy }
     }
 }
 
 /// Decodes the query like the handler, which will refuse a repeated parameter. Here any occurrence counts.
 fn asks_for_file(query: &str) -> bool {
     query.split('&').filter_map(|pair| pair.split_once('=')).any(|(name, value)| {
-        decode(name).is_some_and(|name| name == "format")
-            && decode(value).is_some_and(|value| ["csv", "ndjson"].contains(&value.as_str()))
+        decode_component(name).is_some_and(|name| name == "format")
+            && decode_component(value).is_some_and(|value| ["csv", "ndjson"].contains(&value.as_str()))
     })
 }
 
@@ -141,12 +141,16 @@ mod tests {
 
     #[test]
     fn a_list_as_a_file_is_an_export_however_it_is_spelt() {
-        let (list, file) = (Rules::new(Policy::Read, &[]), Rules::new(Policy::Read, &[]).or_export());
+        let (list, file) = (Rules::new(RatePolicy::Read, &[]), Rules::new(RatePolicy::Read, &[]).or_export());
         for query in ["format=csv", "limit=1&format=ndjson", "f%6Frmat=cs%76", "format=json&format=csv"] {
-            assert_eq!((file.policy(Some(query)), list.policy(Some(query))), (Policy::Export, Policy::Read), "{query}");
+            assert_eq!(
+                (file.policy_for(Some(query)), list.policy_for(Some(query))),
+                (RatePolicy::Export, RatePolicy::Read),
+                "{query}"
+            );
         }
         for query in [None, Some(""), Some("format=json"), Some("format"), Some("q=format=csv"), Some("format=csvs")] {
-            assert_eq!(file.policy(query), Policy::Read, "{query:?}");
+            assert_eq!(file.policy_for(query), RatePolicy::Read, "{query:?}");
         }
     }
 }

@@ -24,9 +24,9 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::address::ClientAddress;
+use super::connection_timeouts::{ConnectionActivity, ConnectionTimeouts, TimeoutStream};
 use super::context::Arrival;
-use super::patience::{Patience, Patient, Pulse};
-use super::places::Places;
+use super::keyed_permits::KeyedPermits;
 use super::tls::{Certificates, TlsFiles};
 use crate::base::{Error, Result};
 
@@ -48,7 +48,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug)]
 pub struct ConnectionLimits {
     /// A connection whose client exceeds one of them is closed.
-    pub patience: Patience,
+    pub timeouts: ConnectionTimeouts,
     /// Connections of one address, so that one host cannot take them all. IPv6 is counted by /64.
     pub per_address_max: usize,
     /// Proxies, which connect for many clients.
@@ -57,19 +57,19 @@ pub struct ConnectionLimits {
 
 impl Default for ConnectionLimits {
     fn default() -> Self {
-        let patience = Patience {
+        let patience = ConnectionTimeouts {
             head: Duration::from_secs(10),
             // Load balancers keep idle connections for 60 s and expect them to be open.
             idle: Duration::from_secs(75),
             stall: Duration::from_secs(30),
         };
         // An eighth of all connections: more than a load test or an office behind one address needs.
-        ConnectionLimits { patience, per_address_max: 1024, exempt: Vec::new() }
+        ConnectionLimits { timeouts: patience, per_address_max: 1024, exempt: Vec::new() }
     }
 }
 
 impl ConnectionLimits {
-    fn max_of(&self, address: IpAddr) -> usize {
+    fn max_for(&self, address: IpAddr) -> usize {
         if self.exempt.iter().any(|network| network.contains(&address)) { usize::MAX } else { self.per_address_max }
     }
 }
@@ -86,13 +86,14 @@ impl Listener {
         let tls = match tls {
             Some(files) => {
                 let files = files.clone();
-                let read = tokio::task::spawn_blocking(move || Certificates::load(&files));
+                let read = tokio::task::spawn_blocking(move || Certificates::load_files(&files));
                 let certificates = read.await.map_err(Error::internal)??;
-                Some((certificates.acceptor()?, certificates))
+                Some((certificates.tls_acceptor()?, certificates))
             }
             None => None,
         };
-        let tcp = listen(address).map_err(|error| Error::internal(format!("cannot listen on {address}: {error}")))?;
+        let tcp =
+            listen_on(address).map_err(|error| Error::internal(format!("cannot listen on {address}: {error}")))?;
         Ok(Listener { tcp: Arc::new(tcp), tls })
     }
 
@@ -101,13 +102,13 @@ impl Listener {
         self.tls.as_ref().map(|(_, certificates)| certificates.clone())
     }
 
-    pub fn address(&self) -> io::Result<SocketAddr> {
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
 }
 
 /// Accepted connections inherit the options that are set here.
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
@@ -125,12 +126,12 @@ impl Server {
         limits: ConnectionLimits,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> BoxFuture<'static, ()> {
-        run(listener, router, limits, Box::pin(stop))
+        run_server(listener, router, limits, Box::pin(stop))
     }
 }
 
 /// Boxed, so that HTTP is compiled in this crate and not again in every user of it.
-fn run(
+fn run_server(
     listener: Listener,
     router: Router,
     limits: ConnectionLimits,
@@ -138,7 +139,7 @@ fn run(
 ) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let addresses = Places::default();
+        let addresses = KeyedPermits::default();
         let graceful = GracefulShutdown::new();
         loop {
             let permit = tokio::select! {
@@ -158,14 +159,14 @@ fn run(
                 () = &mut stop => break,
             };
             let address = ClientAddress(peer.ip().to_canonical());
-            let Some(place) = addresses.take(address.bucket(), limits.max_of(address.0)) else {
+            let Some(place) = addresses.try_acquire(address.bucket_address(), limits.max_for(address.0)) else {
                 tracing::debug!(%peer, "connection refused: too many from one address");
                 continue;
             };
-            let connection = Connection { peer, router: router.clone(), patience: limits.patience };
+            let connection = ClientConnection { peer, router: router.clone(), timeouts: limits.timeouts };
             let (tls, watcher) = (listener.tls.as_ref().map(|(tls, _)| tls.clone()), graceful.watcher());
             tokio::spawn(async move {
-                connection.serve(stream, tls, watcher).await;
+                connection.serve_stream(stream, tls, watcher).await;
                 drop((permit, place));
             });
         }
@@ -176,21 +177,21 @@ fn run(
     })
 }
 
-struct Connection {
+struct ClientConnection {
     peer: SocketAddr,
     router: Router,
-    patience: Patience,
+    timeouts: ConnectionTimeouts,
 }
 
-impl Connection {
-    async fn serve(self, stream: TcpStream, tls: Option<TlsAcceptor>, watcher: Watcher) {
+impl ClientConnection {
+    async fn serve_stream(self, stream: TcpStream, tls: Option<TlsAcceptor>, watcher: Watcher) {
         // Small answers must not wait for more bytes to fill a packet.
         let _ = stream.set_nodelay(true);
         // The stall timeout also applies to bytes in the kernel's send buffer.
         #[cfg(target_os = "linux")]
-        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(self.patience.stall));
-        let (peer, pulse) = (self.peer, Arc::new(Pulse::default()));
-        let stream = Patient::new(stream, self.patience, pulse.clone());
+        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(self.timeouts.stall));
+        let (peer, pulse) = (self.peer, Arc::new(ConnectionActivity::default()));
+        let stream = TimeoutStream::new(stream, self.timeouts, pulse.clone());
         let Some(tls) = tls else {
             return self.serve_http(stream, pulse, watcher).await;
         };
@@ -200,15 +201,15 @@ impl Connection {
         }
     }
 
-    async fn serve_http<S>(self, stream: S, pulse: Arc<Pulse>, watcher: Watcher)
+    async fn serve_http<S>(self, stream: S, pulse: Arc<ConnectionActivity>, watcher: Watcher)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Connection { peer, router, .. } = self;
+        let ClientConnection { peer, router, .. } = self;
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-            let under_way = pulse.begin(request.version() == Version::HTTP_2);
+            let under_way = pulse.begin_request(request.version() == Version::HTTP_2);
             let mut request = request.map(Body::new);
-            request.extensions_mut().insert(Arrival { peer, under_way: Arc::new(under_way) });
+            request.extensions_mut().insert(Arrival { peer, active_request: Arc::new(under_way) });
             let answer = router.clone().oneshot(request);
             async move {
                 let mut answer = answer.await?;

@@ -24,12 +24,12 @@ use utoipa::openapi::{ContentBuilder, RefOr, ResponseBuilder};
 
 use super::access::Access;
 use super::admission::StreamBytes;
-use super::app::Shared;
-use super::context::Context;
+use super::app::SharedApp;
+use super::context::RequestContext;
 use super::csv::CsvLine;
+use super::keyed_permits::KeyedPermit;
 use super::page::PAGE_BYTES_MAX;
-use super::places::Place;
-use super::reply::Documented;
+use super::reply::ResponseDocs;
 use super::rules::Route;
 use crate::base::{Code, Error, Result, TenantId};
 
@@ -45,7 +45,7 @@ const PAGE_TIME_MAX: Duration = Duration::from_secs(15);
 const STREAM_TIME_MAX: Duration = Duration::from_hours(1);
 
 /// The format of the rows.
-pub enum Encoding<T> {
+pub enum RowEncoding<T> {
     /// An object on each line.
     Ndjson,
     /// RFC 4180: a header line, then a line for each row.
@@ -56,14 +56,14 @@ pub enum Encoding<T> {
 pub type WriteLine<T> = dyn Fn(&T, &mut CsvLine<'_>) + Send + Sync;
 
 /// Some rows, and the key of the next page if there are more.
-pub struct Rows<T, P> {
+pub struct RowBatch<T, P> {
     pub rows: Vec<T>,
     pub next: Option<P>,
 }
 
 /// Starts streams. It knows the HTTP version of the request.
 pub struct Streamer {
-    context: Result<Arc<Context>>,
+    context: Result<Arc<RequestContext>>,
     version: Version,
 }
 
@@ -81,13 +81,13 @@ const CSV: &str = "text/csv; charset=utf-8";
 impl Streamed {
     /// Sets the file name; the format adds the extension.
     #[must_use]
-    pub fn named(mut self, name: &'static str) -> Self {
+    pub fn with_file_name(mut self, name: &'static str) -> Self {
         self.name = Some(name);
         self
     }
 
     /// The `Content-Disposition` header.
-    fn disposition(&self) -> Option<HeaderValue> {
+    fn content_disposition(&self) -> Option<HeaderValue> {
         let ending = if self.media_type == CSV { "csv" } else { "ndjson" };
         let value = format!("attachment; filename=\"{}.{ending}\"", self.name?);
         HeaderValue::from_str(&value).ok()
@@ -97,38 +97,38 @@ impl Streamed {
 impl Streamer {
     /// Streams the pages that `read` returns for each key, starting with `None`. The first page is read here, so that its
     /// errors are ordinary refusals.
-    pub async fn stream<R, T, P, F>(
+    pub async fn stream_rows<R, T, P, F>(
         self,
         caller: Access<R>,
-        encoding: Encoding<T>,
+        encoding: RowEncoding<T>,
         read: impl FnMut(Option<P>) -> F + Send + 'static,
     ) -> Result<Streamed>
     where
         R: Route,
         T: Serialize + Send + 'static,
         P: Send + 'static,
-        F: Future<Output = Result<Rows<T, P>>> + Send + 'static,
+        F: Future<Output = Result<RowBatch<T, P>>> + Send + 'static,
     {
         if self.version < Version::HTTP_11 {
             let detail = "A file needs HTTP/1.1 or later: before, one that breaks off cannot be told from a whole one.";
             return Err(Error::new(Code::InvalidParameter, detail));
         }
-        let place = caller.app().streams.take(caller.tenant_id(), STREAMS_MAX);
+        let place = caller.app().streams.try_acquire(caller.tenant_id(), STREAMS_MAX);
         let place = place.ok_or_else(|| Error::unavailable("too many files of one tenant go out"))?;
-        let (media_type, text) = encoding.begin();
+        let (media_type, text) = encoding.header_text();
         let until = Instant::now() + STREAM_TIME_MAX;
         let mut pages =
-            Pages { caller, context: self.context?, _place: place, encoding, read, until, text, next: None };
-        pages.read(None).await?;
-        Ok(Streamed { media_type, name: None, body: Body::from_stream(try_unfold(pages, Pages::step)) })
+            PageStream { caller, context: self.context?, _permit: place, encoding, read, until, text, next: None };
+        pages.read_page(None).await?;
+        Ok(Streamed { media_type, name: None, body: Body::from_stream(try_unfold(pages, PageStream::next_chunk)) })
     }
 }
 
-struct Pages<R, T, P, G> {
+struct PageStream<R, T, P, G> {
     caller: Access<R>,
-    context: Arc<Context>,
-    _place: Place<TenantId>,
-    encoding: Encoding<T>,
+    context: Arc<RequestContext>,
+    _permit: KeyedPermit<TenantId>,
+    encoding: RowEncoding<T>,
     read: G,
     until: Instant,
     /// Text that is not sent yet.
@@ -136,20 +136,20 @@ struct Pages<R, T, P, G> {
     next: Option<P>,
 }
 
-impl<R, T, P, F, G> Pages<R, T, P, G>
+impl<R, T, P, F, G> PageStream<R, T, P, G>
 where
     R: Route,
     T: Serialize + Send + 'static,
     P: Send + 'static,
-    F: Future<Output = Result<Rows<T, P>>> + Send + 'static,
+    F: Future<Output = Result<RowBatch<T, P>>> + Send + 'static,
     G: FnMut(Option<P>) -> F + Send + 'static,
 {
     /// The text of the next page. It is empty if none of the examined rows matched.
-    async fn step(mut self) -> Result<Option<(Bytes, Self)>> {
+    async fn next_chunk(mut self) -> Result<Option<(Bytes, Self)>> {
         if self.text.is_empty() {
             let Some(place) = self.next.take() else { return Ok(None) };
-            if let Err(error) = self.read_on(place).await {
-                let cause = error.cause().unwrap_or_else(|| error.detail().to_owned());
+            if let Err(error) = self.read_next_page(place).await {
+                let cause = error.cause_chain().unwrap_or_else(|| error.detail().to_owned());
                 tracing::error!(request_id = &*self.context.request_id, cause, "streamed answer broke off");
                 metrics::counter!("tc_http_answers_broken_total").increment(1);
                 return Err(error);
@@ -159,71 +159,71 @@ where
         Ok(Some((text.into(), self)))
     }
 
-    async fn read_on(&mut self, place: P) -> Result<()> {
+    async fn read_next_page(&mut self, place: P) -> Result<()> {
         if Instant::now() > self.until {
             return Err(Error::unavailable("the whole answer took too long"));
         }
         let app = self.caller.app().clone();
         let _permit = app.admission.acquire_read(self.caller.tenant_id()).await?;
         let read = async {
-            self.caller.still_holds().await?;
-            self.read(Some(place)).await
+            self.caller.confirm_rights_now().await?;
+            self.read_page(Some(place)).await
         };
         let late = |_| Error::unavailable("a page of the answer took too long");
         tokio::time::timeout(PAGE_TIME_MAX, read).await.map_err(late)?
     }
 
-    async fn read(&mut self, place: Option<P>) -> Result<()> {
-        let Rows { rows, next } = (self.read)(place).await?;
+    async fn read_page(&mut self, place: Option<P>) -> Result<()> {
+        let RowBatch { rows, next } = (self.read)(place).await?;
         self.next = next;
-        rows.iter().try_for_each(|row| self.encoding.write(row, &mut self.text))
+        rows.iter().try_for_each(|row| self.encoding.write_row(row, &mut self.text))
     }
 }
 
-impl<T: Serialize> Encoding<T> {
+impl<T: Serialize> RowEncoding<T> {
     /// The media type, and the text before the first row.
-    fn begin(&self) -> (&'static str, Vec<u8>) {
+    fn header_text(&self) -> (&'static str, Vec<u8>) {
         match self {
-            Encoding::Ndjson => (NDJSON, Vec::new()),
-            Encoding::Csv { columns, .. } => {
+            RowEncoding::Ndjson => (NDJSON, Vec::new()),
+            RowEncoding::Csv { columns, .. } => {
                 let mut text = Vec::new();
                 let mut line = CsvLine::new(&mut text);
                 for column in columns {
-                    line.text(column);
+                    line.push_text(column);
                 }
-                line.end();
+                line.end_line();
                 (CSV, text)
             }
         }
     }
 
-    fn write(&self, row: &T, text: &mut Vec<u8>) -> Result<()> {
+    fn write_row(&self, row: &T, text: &mut Vec<u8>) -> Result<()> {
         match self {
-            Encoding::Ndjson => {
+            RowEncoding::Ndjson => {
                 serde_json::to_writer(&mut *text, row).map_err(Error::internal)?;
                 text.push(b'\n');
             }
-            Encoding::Csv { write, .. } => {
+            RowEncoding::Csv { write, .. } => {
                 let mut line = CsvLine::new(text);
                 write(row, &mut line);
-                line.end();
+                line.end_line();
             }
         }
         Ok(())
     }
 }
 
-impl FromRequestParts<Shared> for Streamer {
+impl FromRequestParts<SharedApp> for Streamer {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Infallible> {
-        Ok(Streamer { context: Context::of(parts), version: parts.version })
+    async fn from_request_parts(parts: &mut Parts, _: &SharedApp) -> Result<Self, Infallible> {
+        Ok(Streamer { context: RequestContext::from_parts(parts), version: parts.version })
     }
 }
 
 impl IntoResponse for Streamed {
     fn into_response(self) -> Response {
-        let disposition = self.disposition();
+        let disposition = self.content_disposition();
         let mut response = Response::new(self.body);
         if let Some(disposition) = disposition {
             response.headers_mut().insert(header::CONTENT_DISPOSITION, disposition);
@@ -235,7 +235,7 @@ impl IntoResponse for Streamed {
 }
 
 impl IntoResponses for Streamed {
-    fn responses() -> Documented {
+    fn responses() -> ResponseDocs {
         let text = || ContentBuilder::new().schema(Some(ObjectBuilder::new().schema_type(Type::String))).build();
         let response = ResponseBuilder::new()
             .description(
@@ -244,6 +244,6 @@ impl IntoResponses for Streamed {
             .content(CSV, text())
             .content(NDJSON, text())
             .build();
-        Documented::from([("200".to_owned(), RefOr::T(response))])
+        ResponseDocs::from([("200".to_owned(), RefOr::T(response))])
     }
 }

@@ -29,17 +29,17 @@ pub struct Certificates {
     provider: Arc<CryptoProvider>,
     current: RwLock<Arc<CertifiedKey>>,
     /// The stamps of the files when they were last read, and whether they were valid.
-    seen: Mutex<(Stamps, bool)>,
+    seen: Mutex<(FileStamps, bool)>,
 }
 
 /// Metadata that changes when a file is written or replaced.
-type Stamps = [Option<[i64; 5]>; 2];
+type FileStamps = [Option<[i64; 5]>; 2];
 
 impl Certificates {
-    pub fn load(files: &TlsFiles) -> Result<Arc<Self>> {
+    pub fn load_files(files: &TlsFiles) -> Result<Arc<Self>> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let seen = stamps(files);
-        let current = read(files, &provider)?;
+        let seen = file_stamps(files);
+        let current = read_certificate(files, &provider)?;
         Ok(Arc::new(Certificates {
             files: files.clone(),
             provider,
@@ -50,14 +50,14 @@ impl Certificates {
 
     /// Reads the files again if they have changed or were invalid. Returns whether a new certificate is in use. An invalid
     /// one is reported once and the old one stays in use, because the two files are seldom replaced at the same moment.
-    pub fn reload(&self) -> Result<bool> {
-        let now = stamps(&self.files);
+    pub fn reload_files(&self) -> Result<bool> {
+        let now = file_stamps(&self.files);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = seen.0 != now;
         if !changed && seen.1 {
             return Ok(false);
         }
-        let fresh = read(&self.files, &self.provider);
+        let fresh = read_certificate(&self.files, &self.provider);
         *seen = (now, fresh.is_ok());
         match fresh {
             Ok(fresh) => {
@@ -69,7 +69,7 @@ impl Certificates {
         }
     }
 
-    pub(super) fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor> {
+    pub(super) fn tls_acceptor(self: &Arc<Self>) -> Result<TlsAcceptor> {
         let mut config = ServerConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(Error::internal)?
@@ -92,16 +92,16 @@ impl fmt::Debug for Certificates {
     }
 }
 
-fn read(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey> {
+fn read_certificate(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey> {
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&files.certificate)
         .and_then(Iterator::collect)
-        .map_err(|error| unreadable(&files.certificate, &error))?;
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable(&files.key, &error))?;
+        .map_err(|error| unreadable_file(&files.certificate, &error))?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable_file(&files.key, &error))?;
     let unusable = |error| Error::internal(format!("the TLS certificate cannot be used: {error}"));
     CertifiedKey::from_der(chain, key, provider).map_err(unusable)
 }
 
-fn stamps(files: &TlsFiles) -> Stamps {
+fn file_stamps(files: &TlsFiles) -> FileStamps {
     let stamp = |path: &Path| -> io::Result<_> {
         let file = std::fs::metadata(path)?;
         Ok([file.ino() as i64, file.mtime(), file.mtime_nsec(), file.ctime_nsec(), file.len() as i64])
@@ -109,6 +109,6 @@ fn stamps(files: &TlsFiles) -> Stamps {
     [stamp(&files.certificate).ok(), stamp(&files.key).ok()]
 }
 
-fn unreadable(path: &Path, error: &dyn fmt::Display) -> Error {
+fn unreadable_file(path: &Path, error: &dyn fmt::Display) -> Error {
     Error::internal(format!("{}: {error}", path.display()))
 }

@@ -16,9 +16,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Node;
+use super::ServerNode;
 use crate::base::{Result, SECOND_MS, TenantId, Timestamp};
-use crate::store::{Ahead, Db, FromRow, Purpose, Row, Store, Tx, Value};
+use crate::store::{Db, FromRow, PendingRows, Purpose, Row, Store, Tx, Value};
 
 crate::statements! {
     MAKE = "INSERT INTO lanes (kind, tenant_id, key, token) VALUES ($2, $1, $3, 0)";
@@ -136,7 +136,7 @@ impl FromRow for DueLane {
 
 /// A lane that this node has leased.
 #[derive(Clone)]
-pub struct Lane {
+pub struct LeasedLane {
     pub tenant_id: TenantId,
     pub key: String,
     kind: &'static str,
@@ -147,74 +147,84 @@ pub struct Lane {
 }
 
 /// Inserts a lane with nothing due.
-pub async fn make(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
+pub async fn create_lane(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
     tx.exec(MAKE, crate::args![kind, key]).await.map(drop)
 }
 
 /// Inserts a lane unless it exists.
-pub async fn ensure(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
+pub async fn ensure_lane(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
     tx.exec(ENSURE, crate::args![kind, key]).await.map(drop)
 }
 
 /// Makes a lane due now by this node's clock, like all due times, because the tenant's clock may be ahead.
-pub async fn wake(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
-    tx.announce();
-    let now = tx.world().now();
+pub async fn wake_lane(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
+    tx.notify_after_commit();
+    let now = tx.env().now();
     tx.exec(WAKE, crate::args![kind, key, now]).await.map(drop)
 }
 
 /// Clamps the times of a lane: a due time after `latest` becomes `now`, and no lease is longer than a new one. The lane
 /// stays locked for this transaction, even if nothing changed.
-pub async fn bring_back(tx: &mut Tx, kind: &'static str, key: &str, now: Timestamp, latest: Timestamp) -> Result<()> {
+pub async fn clamp_future_timestamps(
+    tx: &mut Tx,
+    kind: &'static str,
+    key: &str,
+    now: Timestamp,
+    latest: Timestamp,
+) -> Result<()> {
     tx.exec(BRING_BACK, crate::args![kind, key, now, latest, tx.given_time(), LEASE_MS]).await.map(drop)
 }
 
 /// Makes lanes with wakes due. A locked lane is skipped: the transaction that locks it deletes its wakes, or the next call
 /// applies them.
-pub async fn apply_wakes(node: &Node, kind: &'static str) -> Result<()> {
+pub async fn apply_wakes(node: &ServerNode, kind: &'static str) -> Result<()> {
     let db = node.store.system(Purpose::Jobs);
     loop {
         let woken: Vec<(TenantId, String)> =
             db.list(LIST_WOKEN, crate::args![kind, db.given_time(), WAKES_MAX as i64]).await?;
         let is_last = woken.len() < WAKES_MAX;
         let applied =
-            if woken.is_empty() { 0 } else { db.write(async move |tx| wake_all(tx, kind, woken).await).await? };
+            if woken.is_empty() { 0 } else { db.write(async move |tx| wake_lanes(tx, kind, woken).await).await? };
         if is_last || applied == 0 {
             return Ok(());
         }
     }
 }
 
-async fn wake_all(tx: &mut Tx, kind: &'static str, woken: Vec<(TenantId, String)>) -> Result<usize> {
+async fn wake_lanes(tx: &mut Tx, kind: &'static str, woken: Vec<(TenantId, String)>) -> Result<usize> {
     let sql = format!("{FIND_TO_WAKE}{}{WAKE_FOUND}", tx.skip_locked());
-    let now = tx.world().now();
+    let now = tx.env().now();
     let mut asked = Vec::with_capacity(woken.len());
     for (tenant, key) in woken {
         let values = vec![kind.into(), tenant.into(), key.as_str().into(), now.into()];
-        asked.push((tenant, key, tx.ask::<String>(sql.clone(), values).await?));
+        asked.push((tenant, key, tx.send_query::<String>(sql.clone(), values).await?));
     }
     // The wakes are deleted while the lane is locked and due, so the next holder of the lease sees all that was published.
     let mut applied = Vec::with_capacity(asked.len());
     for (tenant, key, woken) in asked {
-        if !tx.answer(woken).await?.is_empty() {
+        if !tx.await_rows(woken).await?.is_empty() {
             applied.push(vec![kind.into(), tenant.into(), key.into()]);
         }
     }
     let count = applied.len();
-    tx.later_each(FORGET_WAKES, applied).await?;
+    tx.enqueue_each(FORGET_WAKES, applied).await?;
     Ok(count)
 }
 
 /// Lists due lanes that are not leased: the longest waiting of every tenant, then the next of each.
-pub async fn list_due(node: &Node, kind: &'static str, max: usize) -> Result<Vec<DueLane>> {
+pub async fn list_due_lanes(node: &ServerNode, kind: &'static str, max: usize) -> Result<Vec<DueLane>> {
     let db = node.store.system(Purpose::Jobs);
-    db.list(LIST_DUE, crate::args![kind, node.world.now(), db.given_time(), max as i64]).await
+    db.list(LIST_DUE, crate::args![kind, node.env.now(), db.given_time(), max as i64]).await
 }
 
 /// Leases these lanes and returns them in the same order, with `None` for a lane that another node has leased or whose row
 /// is locked by a transaction.
-pub async fn lease(node: &Node, kind: &'static str, lanes: Vec<DueLane>) -> Result<Vec<Option<Lane>>> {
-    let (now, name) = (node.world.now(), node.node.clone());
+pub async fn lease_lanes(
+    node: &ServerNode,
+    kind: &'static str,
+    lanes: Vec<DueLane>,
+) -> Result<Vec<Option<LeasedLane>>> {
+    let (now, name) = (node.env.now(), node.node.clone());
     let wanted = lanes.clone();
     let tokens: Vec<Option<i64>> = node
         .store
@@ -226,49 +236,49 @@ pub async fn lease(node: &Node, kind: &'static str, lanes: Vec<DueLane>) -> Resu
             for DueLane { tenant_id, key, .. } in wanted {
                 let lane: [Value; 4] = [kind.into(), tenant_id.into(), key.into(), now.into()];
                 let lease: [Value; 3] = [given.into(), name.clone().into(), LEASE_MS.into()];
-                asked.push(tx.ask::<i64>(sql.clone(), lane.into_iter().chain(lease).collect()).await?);
+                asked.push(tx.send_query::<i64>(sql.clone(), lane.into_iter().chain(lease).collect()).await?);
             }
             let mut tokens = Vec::with_capacity(asked.len());
             for token in asked {
-                tokens.push(tx.answer(token).await?.pop());
+                tokens.push(tx.await_rows(token).await?.pop());
             }
             Ok(tokens)
         })
         .await?;
     let leased = |(DueLane { tenant_id, key, slow }, token): (DueLane, Option<i64>)| {
         let (slow, db) = (Arc::new(AtomicBool::new(slow)), tenant_db(&node.store, tenant_id));
-        token.map(|token| Lane { tenant_id, key, kind, token, slow, db })
+        token.map(|token| LeasedLane { tenant_id, key, kind, token, slow, db })
     };
     Ok(lanes.into_iter().zip(tokens).map(leased).collect())
 }
 
 /// Leases up to `max` lanes that are due.
-pub async fn lease_due(node: &Node, kind: &'static str, max: usize) -> Result<Vec<Lane>> {
+pub async fn lease_due_lanes(node: &ServerNode, kind: &'static str, max: usize) -> Result<Vec<LeasedLane>> {
     apply_wakes(node, kind).await?;
-    let due = list_due(node, kind, max).await?;
+    let due = list_due_lanes(node, kind, max).await?;
     if due.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(lease(node, kind, due).await?.into_iter().flatten().collect())
+    Ok(lease_lanes(node, kind, due).await?.into_iter().flatten().collect())
 }
 
 /// Ends all leases, for a node that is the only one.
-pub(super) async fn forget_leases(store: &Store) -> Result<()> {
+pub(super) async fn clear_leases(store: &Store) -> Result<()> {
     store.system(Purpose::Jobs).write(async |tx| tx.exec(FORGET_LEASES, crate::args![]).await).await.map(drop)
 }
 
 /// When the next lane of a kind is or was due. A lane with wakes is due now.
-pub async fn next_due(store: &Store, kind: &'static str) -> Result<Option<Timestamp>> {
+pub async fn find_next_due(store: &Store, kind: &'static str) -> Result<Option<Timestamp>> {
     let db = store.system(Purpose::Jobs);
-    db.one(NEXT_DUE, crate::args![kind, db.world().now()]).await
+    db.get_one(NEXT_DUE, crate::args![kind, db.env().now()]).await
 }
 
 /// Since when the longest waiting lane that is not leased is due, if one is. A lane with wakes is due since their first
 /// event.
-pub async fn longest_due(store: &Store, kind: &'static str, now: Timestamp) -> Result<Option<Timestamp>> {
+pub async fn find_longest_due(store: &Store, kind: &'static str, now: Timestamp) -> Result<Option<Timestamp>> {
     let db = store.system(Purpose::Jobs);
-    let due: Option<Timestamp> = db.one(LONGEST_DUE, crate::args![kind, db.given_time()]).await?;
-    let woken: Option<Timestamp> = db.one(LONGEST_WAKE, crate::args![kind]).await?;
+    let due: Option<Timestamp> = db.get_one(LONGEST_DUE, crate::args![kind, db.given_time()]).await?;
+    let woken: Option<Timestamp> = db.get_one(LONGEST_WAKE, crate::args![kind]).await?;
     Ok(due.into_iter().chain(woken).min().filter(|since| *since <= now))
 }
 
@@ -277,7 +287,7 @@ pub fn tenant_db(store: &Store, tenant: TenantId) -> Db {
     store.tenant_job(tenant)
 }
 
-impl Lane {
+impl LeasedLane {
     pub fn kind(&self) -> &'static str {
         self.kind
     }
@@ -288,46 +298,51 @@ impl Lane {
     }
 
     /// The shared flag whether the lane only waits for other servers.
-    pub(super) fn slow_mark(&self) -> Arc<AtomicBool> {
+    pub(super) fn slow_flag(&self) -> Arc<AtomicBool> {
         self.slow.clone()
     }
 
     /// Locks the lane for this transaction and extends the lease. Returns false when another node has leased the lane.
     ///
     /// Deletes the wakes of the lane, so the caller must read what is due, after this, before it releases the lane.
-    pub async fn hold(&self, tx: &mut Tx) -> Result<bool> {
-        let holding = self.ask_hold(tx).await?;
+    pub async fn extend_lease(&self, tx: &mut Tx) -> Result<bool> {
+        let holding = self.send_lease_extension(tx).await?;
         holding.is_held(tx).await
     }
 
     /// Like [`LeasedLane::extend_lease`], with the result in [`LeaseExtension::is_held`], so that further queries share the
     /// round trip.
-    pub async fn ask_hold(&self, tx: &mut Tx) -> Result<Holding> {
+    pub async fn send_lease_extension(&self, tx: &mut Tx) -> Result<LeaseExtension> {
         let lane = || -> Vec<Value> { vec![self.kind.into(), self.key.as_str().into(), self.token.into()] };
         let lease: [Value; 2] = [tx.given_time().into(), LEASE_MS.into()];
-        tx.later(HOLD, lane().into_iter().chain(lease).collect()).await?;
-        tx.later(FORGET_HELD_WAKES, lane()).await?;
-        Ok(Holding(tx.ask(FIND_TOKEN, lane()).await?))
+        tx.enqueue(HOLD, lane().into_iter().chain(lease).collect()).await?;
+        tx.enqueue(FORGET_HELD_WAKES, lane()).await?;
+        Ok(LeaseExtension(tx.send_query(FIND_TOKEN, lane()).await?))
     }
 
     /// Releases the lane, which is due again at `due_at` or when it is woken. New work does not wake it before `not_before`.
-    pub async fn release(&self, tx: &mut Tx, due_at: Option<Timestamp>, not_before: Option<Timestamp>) -> Result<bool> {
+    pub async fn release_lease(
+        &self,
+        tx: &mut Tx,
+        due_at: Option<Timestamp>,
+        not_before: Option<Timestamp>,
+    ) -> Result<bool> {
         let slow = self.slow.load(Ordering::Relaxed);
         Ok(tx.exec(RELEASE, crate::args![self.kind, self.key, self.token, due_at, not_before, slow]).await? == 1)
     }
 
     /// Deletes the lane.
-    pub async fn remove(&self, tx: &mut Tx) -> Result<()> {
+    pub async fn delete_lane(&self, tx: &mut Tx) -> Result<()> {
         tx.exec(REMOVE, crate::args![self.kind, self.key, self.token]).await.map(drop)
     }
 }
 
 /// A lease extension that was sent and not awaited yet.
-pub struct Holding(Ahead<i64>);
+pub struct LeaseExtension(PendingRows<i64>);
 
-impl Holding {
+impl LeaseExtension {
     /// Returns false when another node has leased the lane.
     pub async fn is_held(self, tx: &mut Tx) -> Result<bool> {
-        Ok(!tx.answer(self.0).await?.is_empty())
+        Ok(!tx.await_rows(self.0).await?.is_empty())
     }
 }

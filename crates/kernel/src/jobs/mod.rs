@@ -15,11 +15,11 @@ use futures_util::future::BoxFuture;
 
 use crate::audit;
 use crate::base::{DAY_MS, MINUTE_MS, Result, Timestamp};
-use crate::http::{App, Settings};
-use crate::store::{CLOCK_SKEW_MAX_MS, Engine, Purpose};
+use crate::http::{App, HttpSettings};
+use crate::store::{CLOCK_SKEW_MAX_MS, DatabaseEngine, Purpose};
 
-pub use node::Node;
-pub use watch::watch;
+pub use node::ServerNode;
+pub use watch::supervise_task;
 
 crate::statements! {
     CLEAN_SESSIONS = "DELETE FROM sessions WHERE token_hash IN
@@ -38,7 +38,7 @@ crate::statements! {
 }
 
 /// A last use is saved at most 60 s late; this leaves room for a slow database.
-const NOTE_EVERY: Duration = Duration::from_secs(10);
+const SAVE_USES_EVERY: Duration = Duration::from_secs(10);
 const LEARN_EVERY: Duration = Duration::from_secs(15);
 const EXCHANGE_EVERY: Duration = Duration::from_secs(1);
 const CLEAN_EVERY: Duration = Duration::from_mins(1);
@@ -51,10 +51,10 @@ const CLEAN_STEPS_MAX: usize = 200;
 const ENDED_SESSION_MS: i64 = DAY_MS;
 
 /// Called before any work. The embedded store has one node, so an existing lease is left over from a process that died.
-pub async fn begin(app: &App) -> Result<()> {
+pub async fn clear_stale_leases(app: &App) -> Result<()> {
     match app.store.engine() {
-        Engine::Sqlite => lanes::forget_leases(&app.store).await,
-        Engine::Postgres => Ok(()),
+        DatabaseEngine::Sqlite => lanes::clear_leases(&app.store).await,
+        DatabaseEngine::Postgres => Ok(()),
     }
 }
 
@@ -64,51 +64,58 @@ pub struct Retention {
     /// Deletes rows older than `$1`, at most `$2` of them, of all tenants.
     pub sql: &'static str,
     /// The time before which rows are deleted, by the settings and the current time.
-    pub before: fn(&Settings, Timestamp) -> Timestamp,
+    pub before: fn(&HttpSettings, Timestamp) -> Timestamp,
 }
 
 /// The retention of the kernel's own tables.
-const OWN: &[Retention] = &[
-    Retention { sql: CLEAN_SESSIONS, before: |_, now| now.plus(-ENDED_SESSION_MS) },
-    Retention { sql: CLEAN_IDLE_SESSIONS, before: |kept, now| now.plus(-ENDED_SESSION_MS - kept.session_idle_ms) },
+const KERNEL_RETENTION: &[Retention] = &[
+    Retention { sql: CLEAN_SESSIONS, before: |_, now| now.plus_ms(-ENDED_SESSION_MS) },
+    Retention { sql: CLEAN_IDLE_SESSIONS, before: |kept, now| now.plus_ms(-ENDED_SESSION_MS - kept.session_idle_ms) },
     Retention { sql: CLEAN_LINKS, before: |_, now| now },
     Retention { sql: CLEAN_IDEMPOTENCY, before: |_, now| now },
-    Retention { sql: CLEAN_EVENTS, before: |kept, now| now.plus(-kept.event_retention_ms) },
-    Retention { sql: CLEAN_RATES, before: |_, now| now.plus(-2 * MINUTE_MS) },
+    Retention { sql: CLEAN_EVENTS, before: |kept, now| now.plus_ms(-kept.event_retention_ms) },
+    Retention { sql: CLEAN_RATES, before: |_, now| now.plus_ms(-2 * MINUTE_MS) },
 ];
 
 /// Runs until it is dropped.
-pub fn run(node: Node, retention: &'static [Retention]) -> BoxFuture<'static, ()> {
+pub fn run(node: ServerNode, retention: &'static [Retention]) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        let learn = |node: Node| async move { node.credentials.learn(&node.store).await };
-        let compare = |node: Node| async move { compare_clocks(&node).await.map(drop) };
+        let learn = |node: ServerNode| async move { node.credentials.load_known(&node.store).await };
+        let compare = |node: ServerNode| async move { compare_clocks(&node).await.map(drop) };
         tokio::join!(
-            every(&node, NOTE_EVERY, "noting last use", |node| async move { note_uses(&node).await }),
-            every(&node, LEARN_EVERY, "learning credentials", learn),
-            every(&node, EXCHANGE_EVERY, "exchanging rate counts", |node| async move { exchange_rates(&node).await }),
-            every(&node, COMPARE_CLOCKS_EVERY, "comparing clocks", compare),
-            every(&node, CLEAN_EVERY, "cleaning", move |node| async move { clean(&node, retention).await }),
+            run_every(&node, SAVE_USES_EVERY, "noting last use", |node| async move { save_last_uses(&node).await }),
+            run_every(&node, LEARN_EVERY, "learning credentials", learn),
+            run_every(&node, EXCHANGE_EVERY, "exchanging rate counts", |node| async move {
+                exchange_rate_counts(&node).await
+            }),
+            run_every(&node, COMPARE_CLOCKS_EVERY, "comparing clocks", compare),
+            run_every(
+                &node,
+                CLEAN_EVERY,
+                "cleaning",
+                move |node| async move { delete_expired(&node, retention).await }
+            ),
         );
     })
 }
 
 /// Repeats a job as a supervised task until it is dropped. A round that fails is logged, and the next one tries again.
-pub async fn every<F>(
-    node: &Node,
+pub async fn run_every<F>(
+    node: &ServerNode,
     period: Duration,
     what: &'static str,
-    job: impl Fn(Node) -> F + Send + Sync + 'static,
+    job: impl Fn(ServerNode) -> F + Send + Sync + 'static,
 ) where
     F: Future<Output = Result<()>> + Send + 'static,
 {
-    let job: Round = Arc::new(move |node| Box::pin(job(node)));
-    watch(what, node.stopping.subscribe(), || repeat(node.clone(), period, what, job.clone())).await;
+    let job: JobRound = Arc::new(move |node| Box::pin(job(node)));
+    supervise_task(what, node.stopping.subscribe(), || repeat_job(node.clone(), period, what, job.clone())).await;
 }
 
 /// One round of a job of any type.
-type Round = Arc<dyn Fn(Node) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+type JobRound = Arc<dyn Fn(ServerNode) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
-async fn repeat(node: Node, period: Duration, what: &str, job: Round) {
+async fn repeat_job(node: ServerNode, period: Duration, what: &str, job: JobRound) {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -120,15 +127,15 @@ async fn repeat(node: Node, period: Duration, what: &str, job: Round) {
 }
 
 /// Saves when credentials were last used. Also called once before the process ends.
-pub async fn note_uses(app: &App) -> Result<()> {
+pub async fn save_last_uses(app: &App) -> Result<()> {
     app.credentials.flush_uses(&app.store.system(Purpose::Housekeeping)).await
 }
 
 /// Shares one rate limit among all nodes. The embedded store has one node only.
-pub async fn exchange_rates(app: &App) -> Result<()> {
+pub async fn exchange_rate_counts(app: &App) -> Result<()> {
     match app.store.engine() {
-        Engine::Sqlite => Ok(()),
-        Engine::Postgres => app.limiter.exchange(&app.store.system(Purpose::RateLimits)).await,
+        DatabaseEngine::Sqlite => Ok(()),
+        DatabaseEngine::Postgres => app.limiter.exchange_usage(&app.store.system(Purpose::RateLimits)).await,
     }
 }
 
@@ -145,12 +152,12 @@ pub async fn compare_clocks(app: &App) -> Result<i64> {
 }
 
 /// Deletes expired rows of the kernel and of the features, a few hundred at a time.
-pub async fn clean(app: &App, retention: &'static [Retention]) -> Result<()> {
-    let now = app.world.now();
+pub async fn delete_expired(app: &App, retention: &'static [Retention]) -> Result<()> {
+    let now = app.env.now();
     let settings = &app.settings;
     let db = app.store.system(Purpose::Housekeeping);
     let mut failed = Ok(());
-    for Retention { sql, before } in OWN.iter().chain(retention) {
+    for Retention { sql, before } in KERNEL_RETENTION.iter().chain(retention) {
         let before = before(settings, now);
         for _ in 0..CLEAN_STEPS_MAX {
             let deleted = db.write(async move |tx| tx.exec(sql, crate::args![before, CLEAN_ROWS]).await).await;
@@ -165,8 +172,8 @@ pub async fn clean(app: &App, retention: &'static [Retention]) -> Result<()> {
             }
         }
     }
-    let before = now.plus(-settings.audit_retention_ms);
-    let next = |after| audit::tenant_after(&db, after, before);
-    let entries = |tenant| audit::clean(&db, tenant, before, CLEAN_ROWS);
-    failed.and(tenants::each("cleaning the audit trail", next, entries).await)
+    let before = now.plus_ms(-settings.audit_retention_ms);
+    let next = |after| audit::find_tenant_after(&db, after, before);
+    let entries = |tenant| audit::delete_old_entries(&db, tenant, before, CLEAN_ROWS);
+    failed.and(tenants::for_each_tenant("cleaning the audit trail", next, entries).await)
 }

@@ -10,7 +10,7 @@ const FAILURES_MAX: usize = 20;
 /// Repeats `step` for each tenant that `next` finds after the one before, until it returns false or `STEPS_MAX` is
 /// reached. A tenant whose work fails does not stop the others; the first error is returned, and the others are logged with
 /// `what`.
-pub async fn each<N, S>(
+pub async fn for_each_tenant<N, S>(
     what: &'static str,
     next: impl Fn(Option<TenantId>) -> N + Send,
     step: impl Fn(TenantId) -> S + Send,
@@ -21,7 +21,7 @@ where
 {
     let (mut after, mut first, mut failures) = (None, None::<Error>, 0);
     while let Some(tenant) = next(after).await? {
-        if let Err(error) = some(tenant, &step).await {
+        if let Err(error) = run_steps(tenant, &step).await {
             failures += 1;
             if first.is_some() {
                 tracing::warn!(%error, %tenant, "{what} failed for a tenant");
@@ -36,7 +36,7 @@ where
     first.map_or(Ok(()), Err)
 }
 
-async fn some<S>(tenant: TenantId, step: &(impl Fn(TenantId) -> S + Send)) -> Result<()>
+async fn run_steps<S>(tenant: TenantId, step: &(impl Fn(TenantId) -> S + Send)) -> Result<()>
 where
     S: Future<Output = Result<bool>> + Send,
 {

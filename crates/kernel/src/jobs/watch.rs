@@ -13,17 +13,22 @@ const PAUSE_MAX: Duration = Duration::from_mins(1);
 
 /// Keeps a task running until the process stops. A task that panics or ends early is logged, counted in
 /// `task_restarts_total`, and restarted after a pause that grows while it keeps ending.
-pub async fn watch<F>(what: &'static str, stopping: watch::Receiver<bool>, start: impl Fn() -> F + Send + Sync)
+pub async fn supervise_task<F>(what: &'static str, stopping: watch::Receiver<bool>, start: impl Fn() -> F + Send + Sync)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    watch_pausing(what, stopping, &|| Box::pin(start()), PAUSE_MIN).await;
+    supervise_with_pause(what, stopping, &|| Box::pin(start()), PAUSE_MIN).await;
 }
 
 /// Starts a task of any type, so that the supervisor is compiled once.
-type Start<'a> = &'a (dyn Fn() -> BoxFuture<'static, ()> + Send + Sync);
+type StartTask<'a> = &'a (dyn Fn() -> BoxFuture<'static, ()> + Send + Sync);
 
-async fn watch_pausing(what: &'static str, stopping: watch::Receiver<bool>, start: Start<'_>, pause_min: Duration) {
+async fn supervise_with_pause(
+    what: &'static str,
+    stopping: watch::Receiver<bool>,
+    start: StartTask<'_>,
+    pause_min: Duration,
+) {
     let mut pause = pause_min;
     loop {
         let began = Instant::now();
@@ -48,11 +53,11 @@ async fn watch_pausing(what: &'static str, stopping: watch::Receiver<bool>, star
             () = tokio::time::sleep(pause) => {}
             Ok(_) = told.wait_for(|stopping| *stopping) => return,
         }
-        pause = longer(pause);
+        pause = double_pause(pause);
     }
 }
 
-fn longer(pause: Duration) -> Duration {
+fn double_pause(pause: Duration) -> Duration {
     (2 * pause).min(PAUSE_MAX)
 }
 
@@ -89,7 +94,7 @@ mod tests {
             move || -> BoxFuture<'static, ()> { Box::pin(run(count.fetch_add(1, Ordering::Relaxed), third.clone())) }
         };
         tokio::select! {
-            () = watch_pausing("failing", stopping, &start, Duration::from_millis(1)) => unreachable!("nobody stops it"),
+            () = supervise_with_pause("failing", stopping, &start, Duration::from_millis(1)) => unreachable!("nobody stops it"),
             () = third.notified() => {}
         }
     }
@@ -105,7 +110,7 @@ mod tests {
             }
         };
         stop.send_replace(true);
-        watch("stopping", stopping, start).await;
+        supervise_task("stopping", stopping, start).await;
     }
 
     #[tokio::test]
@@ -121,7 +126,7 @@ mod tests {
             Box::pin(async {})
         };
         tokio::select! {
-            () = watch_pausing("ending", stopping, &start, Duration::from_millis(1)) => unreachable!("nobody stops it"),
+            () = supervise_with_pause("ending", stopping, &start, Duration::from_millis(1)) => unreachable!("nobody stops it"),
             () = enough.notified() => {}
         }
         let starts = starts.lock().unwrap();
@@ -133,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_pause_grows_up_to_a_minute() {
-        let pauses = std::iter::successors(Some(PAUSE_MIN), |pause| Some(longer(*pause)));
+        let pauses = std::iter::successors(Some(PAUSE_MIN), |pause| Some(double_pause(*pause)));
         let seconds: Vec<u64> = pauses.take(8).map(|pause| pause.as_secs()).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60]);
     }

@@ -18,9 +18,9 @@ use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection}
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
 
-use super::connector::{Connector, Fault};
-use super::exchange::{Failure, FailureKind, Request, Response, Timings};
-use super::socket::{Notes, PROGRESS, Progress, Tether};
+use super::connector::{Connector, FailureCause};
+use super::exchange::{Failure, FailureKind, OutboundRequest, OutboundResponse, OutboundTimings};
+use super::socket::{ConnectionHandle, PROGRESS, ProgressState, RequestProgress};
 
 /// How long a connection stays idle, and how many do for one host: enough for a burst of requests to the same host. A host
 /// that is called rarely gets a new connection.
@@ -33,7 +33,7 @@ const TIMEOUT_MAX: Duration = Duration::from_hours(1);
 
 /// Headers that frame a message or belong to one connection. They follow from the target and the body; conflicting values in
 /// one request would allow request smuggling.
-const OURS: [HeaderName; 9] = [
+const CONNECTION_HEADERS: [HeaderName; 9] = [
     CONNECTION,
     CONTENT_LENGTH,
     EXPECT,
@@ -45,51 +45,60 @@ const OURS: [HeaderName; 9] = [
     UPGRADE,
 ];
 
-pub(super) struct Client(legacy::Client<Connector, Full<Bytes>>);
+pub(super) struct HttpClient(legacy::Client<Connector, Full<Bytes>>);
 
-impl Client {
+impl HttpClient {
     pub fn new(connector: Connector) -> Self {
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_MAX).pool_max_idle_per_host(IDLE_PER_HOST_MAX);
         builder.http1_max_buf_size(BUFFER_BYTES_MAX);
-        Client(builder.build(connector))
+        HttpClient(builder.build(connector))
     }
 
-    pub async fn send(&self, request: Request) -> Result<Response, Failure> {
+    pub async fn send_request(&self, request: OutboundRequest) -> Result<OutboundResponse, Failure> {
         let (timeout, body_max) = (request.timeout.min(TIMEOUT_MAX), request.body_max);
         let start = Instant::now();
-        let progress = Progress::new(start + timeout, request.for_whom);
-        let mut outgoing = outgoing(request);
+        let progress = RequestProgress::new(start + timeout, request.tenant);
+        let mut outgoing = to_hyper_request(request);
         let captured = capture_connection(&mut outgoing);
         let mut answering = pin!(PROGRESS.scope(progress.clone(), self.0.request(outgoing)));
         // Declared after the request, so that it is dropped first: an abandoned connection is closed before the client can
         // reuse it.
-        let mut attempt = Attempt::new(start, timeout, progress, captured);
-        let answer =
-            match attempt.progress.in_time(set_off(&attempt.progress, &attempt.captured, answering.as_mut())).await {
-                Some(Ok(answer)) => answer,
-                Some(Err(error)) => return Err(attempt.failed(fault(&error))),
-                None => return Err(attempt.late()),
-            };
+        let mut attempt = RequestAttempt::new(start, timeout, progress, captured);
+        let answer = match attempt
+            .progress
+            .run_in_time(await_response(&attempt.progress, &attempt.captured, answering.as_mut()))
+            .await
+        {
+            Some(Ok(answer)) => answer,
+            Some(Err(error)) => return Err(attempt.into_failure(to_failure_cause(&error))),
+            None => return Err(attempt.into_timeout()),
+        };
         attempt.first_byte = Some(attempt.elapsed());
         let (mut head, body) = answer.into_parts();
         let status = head.status.as_u16();
-        attempt.answered_over = head.extensions.remove();
-        (attempt.status, attempt.headers, attempt.coming) = (Some(status), head.headers, Some(body));
-        if let Err(fault) = attempt.read(body_max).await {
-            return Err(attempt.failed(fault));
+        attempt.answered_by = head.extensions.remove();
+        (attempt.status, attempt.headers, attempt.body_stream) = (Some(status), head.headers, Some(body));
+        if let Err(fault) = attempt.read_body(body_max).await {
+            return Err(attempt.into_failure(fault));
         }
-        let Some(address) = attempt.tether().map(|tether| tether.address) else {
-            return Err(attempt.failed(Fault::new(FailureKind::Broken, "it is not known who answered")));
+        let Some(address) = attempt.find_connection().map(|tether| tether.address) else {
+            return Err(attempt.into_failure(FailureCause::new(FailureKind::Broken, "it is not known who answered")));
         };
-        let timings = attempt.timings();
-        Ok(Response { status, headers: take(&mut attempt.headers), body: take(&mut attempt.body), address, timings })
+        let timings = attempt.collect_timings();
+        Ok(OutboundResponse {
+            status,
+            headers: take(&mut attempt.headers),
+            body: take(&mut attempt.body),
+            address,
+            timings,
+        })
     }
 }
 
 /// Waits for the response, and marks the request as connected once it has a connection.
-async fn set_off<T>(
-    progress: &Progress,
+async fn await_response<T>(
+    progress: &RequestProgress,
     captured: &CaptureConnection,
     mut answering: Pin<&mut impl Future<Output = T>>,
 ) -> T {
@@ -98,14 +107,14 @@ async fn set_off<T>(
     tokio::select! {
         biased;
         answer = &mut answering => return answer,
-        () = connected => progress.set_off(),
+        () = connected => progress.mark_connected(),
     }
     answering.await
 }
 
-fn outgoing(request: Request) -> HttpRequest<Full<Bytes>> {
-    let Request { method, target, mut headers, body, .. } = request;
-    for name in OURS {
+fn to_hyper_request(request: OutboundRequest) -> HttpRequest<Full<Bytes>> {
+    let OutboundRequest { method, target, mut headers, body, .. } = request;
+    for name in CONNECTION_HEADERS {
         headers.remove(name);
     }
     // A method that expects a body sends `Content-Length: 0`; some servers wait for a body otherwise.
@@ -121,90 +130,90 @@ fn outgoing(request: Request) -> HttpRequest<Full<Bytes>> {
 }
 
 /// One request under way and the response so far. Dropping it closes the connection, unless that can be reused.
-struct Attempt {
+struct RequestAttempt {
     start: Instant,
     timeout: Duration,
-    progress: Progress,
+    progress: RequestProgress,
     captured: CaptureConnection,
     /// Taken from the response, because reading it from `captured` allocates a map each time.
-    answered_over: Option<Tether>,
+    answered_by: Option<ConnectionHandle>,
     first_byte: Option<Duration>,
     status: Option<u16>,
     headers: HeaderMap,
     body: Vec<u8>,
     /// The rest of the body.
-    coming: Option<Incoming>,
+    body_stream: Option<Incoming>,
     /// Whether the response was read to its end.
     whole: bool,
 }
 
-impl Drop for Attempt {
+impl Drop for RequestAttempt {
     fn drop(&mut self) {
-        if let Some(tether) = self.tether().filter(|tether| !self.whole || tether.is_unwritten()) {
+        if let Some(tether) = self.find_connection().filter(|tether| !self.whole || tether.is_unwritten()) {
             tether.hang_up();
         }
     }
 }
 
-impl Attempt {
-    fn new(start: Instant, timeout: Duration, progress: Progress, captured: CaptureConnection) -> Self {
-        Attempt {
+impl RequestAttempt {
+    fn new(start: Instant, timeout: Duration, progress: RequestProgress, captured: CaptureConnection) -> Self {
+        RequestAttempt {
             start,
             timeout,
             progress,
             captured,
-            answered_over: None,
+            answered_by: None,
             first_byte: None,
             status: None,
             headers: HeaderMap::new(),
             body: Vec::new(),
-            coming: None,
+            body_stream: None,
             whole: false,
         }
     }
 
     /// Reads up to `body_max` bytes. The rest, of unknown length, is dropped with the connection.
-    async fn read(&mut self, body_max: usize) -> Result<(), Fault> {
-        let Some(coming) = &mut self.coming else { return Ok(()) };
+    async fn read_body(&mut self, body_max: usize) -> Result<(), FailureCause> {
+        let Some(coming) = &mut self.body_stream else { return Ok(()) };
         while self.body.len() < body_max {
-            match self.progress.in_time(coming.frame()).await {
+            match self.progress.run_in_time(coming.frame()).await {
                 Some(Some(Ok(frame))) => {
                     let data = frame.into_data().unwrap_or_default();
                     self.body.extend(data.iter().take(body_max - self.body.len()));
                 }
-                Some(Some(Err(error))) => return Err(fault(&error)),
+                Some(Some(Err(error))) => return Err(to_failure_cause(&error)),
                 Some(None) => {
                     self.whole = true;
                     return Ok(());
                 }
-                None => return Err(self.too_late()),
+                None => return Err(self.timeout_cause()),
             }
         }
         self.whole = coming.is_end_stream();
         Ok(())
     }
 
-    fn too_late(&self) -> Fault {
+    fn timeout_cause(&self) -> FailureCause {
         let what = if self.status.is_some() { "the answer did not end" } else { "there was no answer" };
-        Fault::new(FailureKind::Timeout, format!("{what} within {} ms", self.timeout.as_millis()))
+        FailureCause::new(FailureKind::Timeout, format!("{what} within {} ms", self.timeout.as_millis()))
     }
 
-    fn late(self) -> Failure {
-        let fault = self.too_late();
-        self.failed(fault)
+    fn into_timeout(self) -> Failure {
+        let fault = self.timeout_cause();
+        self.into_failure(fault)
     }
 
-    fn failed(mut self, fault: Fault) -> Failure {
-        let address = self.tether().map(|tether| tether.address).or(self.progress.notes().address);
-        let (Fault { kind, detail }, timings) = (fault, self.timings());
+    fn into_failure(mut self, fault: FailureCause) -> Failure {
+        let address = self.find_connection().map(|tether| tether.address).or(self.progress.lock_state().address);
+        let (FailureCause { kind, detail }, timings) = (fault, self.collect_timings());
         let (headers, body) = (take(&mut self.headers), take(&mut self.body));
         Failure { kind, detail, address, status: self.status, headers, body, timings }
     }
 
     /// The connection of the request, once it has one.
-    fn tether(&self) -> Option<Tether> {
-        if self.answered_over.is_some() {
-            return self.answered_over.clone();
+    fn find_connection(&self) -> Option<ConnectionHandle> {
+        if self.answered_by.is_some() {
+            return self.answered_by.clone();
         }
         let mut extras = Extensions::new();
         self.captured.connection_metadata().as_ref()?.get_extras(&mut extras);
@@ -213,41 +222,41 @@ impl Attempt {
 
     /// The time since the start, without the time for which the request was held back.
     fn elapsed(&self) -> Duration {
-        self.start.elapsed().saturating_sub(self.progress.held())
+        self.start.elapsed().saturating_sub(self.progress.held_duration())
     }
 
-    fn timings(&self) -> Timings {
+    fn collect_timings(&self) -> OutboundTimings {
         // The connector measured the connection that it opened for this request. A reused connection has no such timings.
-        let reused = self.tether().is_some_and(|tether| !tether.is_of(&self.progress));
-        let notes = if reused { Notes::default() } else { *self.progress.notes() };
-        Timings {
-            resolve_ms: notes.resolved.map(milliseconds),
-            connect_ms: notes.connected.map(milliseconds),
-            tls_ms: notes.encrypted.map(milliseconds),
-            first_byte_ms: self.first_byte.map(milliseconds),
-            total_ms: milliseconds(self.elapsed()),
+        let reused = self.find_connection().is_some_and(|tether| !tether.was_opened_by(&self.progress));
+        let notes = if reused { ProgressState::default() } else { *self.progress.lock_state() };
+        OutboundTimings {
+            resolve_ms: notes.resolved.map(to_ms),
+            connect_ms: notes.connected.map(to_ms),
+            tls_ms: notes.encrypted.map(to_ms),
+            first_byte_ms: self.first_byte.map(to_ms),
+            total_ms: to_ms(self.elapsed()),
         }
     }
 }
 
-fn milliseconds(duration: Duration) -> i64 {
+fn to_ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// The connector's own cause if there is one; otherwise the connection broke in use.
-fn fault(error: &(dyn StdError + 'static)) -> Fault {
+fn to_failure_cause(error: &(dyn StdError + 'static)) -> FailureCause {
     let chain: Vec<&(dyn StdError + 'static)> = std::iter::successors(Some(error), |error| (*error).source()).collect();
-    if let Some(fault) = chain.iter().find_map(|error| error.downcast_ref::<Fault>()) {
+    if let Some(fault) = chain.iter().find_map(|error| error.downcast_ref::<FailureCause>()) {
         return fault.clone();
     }
     // With TLS 1.3, a server may refuse the client after the handshake, for example for lack of a client certificate.
-    let kind = if chain.iter().any(|error| is_tls(*error)) { FailureKind::Tls } else { FailureKind::Broken };
+    let kind = if chain.iter().any(|error| is_tls_error(*error)) { FailureKind::Tls } else { FailureKind::Broken };
     // hyper's wrapper says only that there was an error.
     let said = chain.iter().filter(|error| !error.is::<legacy::Error>()).map(ToString::to_string);
-    Fault::new(kind, said.collect::<Vec<_>>().join(": "))
+    FailureCause::new(kind, said.collect::<Vec<_>>().join(": "))
 }
 
-fn is_tls(error: &(dyn StdError + 'static)) -> bool {
+fn is_tls_error(error: &(dyn StdError + 'static)) -> bool {
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     matches!(inner, Some(inner) if inner.is::<rustls::Error>())
 }

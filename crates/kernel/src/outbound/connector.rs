@@ -17,11 +17,11 @@ use tokio::time::{Instant, timeout};
 use tower::Service;
 
 use super::exchange::FailureKind;
-use super::guard::Guard;
-use super::names::{Resolver, Unresolved};
-use super::socket::{PROGRESS, Progress, Socket, Stream, Tether};
-use super::target::{BadTarget, Host};
-use super::tls::Tls;
+use super::guard::AddressGuard;
+use super::resolver::{Resolver, Unresolved};
+use super::socket::{ConnectionHandle, PROGRESS, RequestProgress, Socket, SocketStream};
+use super::target::{BadTarget, TargetHost};
+use super::tls::TlsClient;
 
 /// How many addresses of one name are tried: enough to skip one that is down, too few for a port scan.
 const ADDRESSES_MAX: u32 = 4;
@@ -32,45 +32,45 @@ const STRAY_MAX: Duration = Duration::from_secs(10);
 
 /// Makes connections for hyper's client.
 #[derive(Clone)]
-pub(super) struct Connector(Arc<Inner>);
+pub(super) struct Connector(Arc<ConnectorInner>);
 
-struct Inner {
-    guard: Guard,
+struct ConnectorInner {
+    guard: AddressGuard,
     resolver: Resolver,
-    tls: Tls,
+    tls: TlsClient,
 }
 
 /// The kind and detail of a failed connection or exchange.
 #[derive(Clone, Debug)]
-pub(super) struct Fault {
+pub(super) struct FailureCause {
     pub kind: FailureKind,
     pub detail: String,
 }
 
-impl Fault {
+impl FailureCause {
     pub fn new(kind: FailureKind, detail: impl Into<String>) -> Self {
-        Fault { kind, detail: detail.into() }
+        FailureCause { kind, detail: detail.into() }
     }
 
-    fn too_late() -> Self {
-        Fault::new(FailureKind::Timeout, "there was no connection in time")
+    fn connect_timeout() -> Self {
+        FailureCause::new(FailureKind::Timeout, "there was no connection in time")
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for FailureCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.detail)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for FailureCause {}
 
 impl Connector {
-    pub fn new(guard: Guard, resolver: Resolver, tls: Tls) -> Self {
-        Connector(Arc::new(Inner { guard, resolver, tls }))
+    pub fn new(guard: AddressGuard, resolver: Resolver, tls: TlsClient) -> Self {
+        Connector(Arc::new(ConnectorInner { guard, resolver, tls }))
     }
 
-    pub fn guard(&self) -> &Guard {
+    pub fn guard(&self) -> &AddressGuard {
         &self.0.guard
     }
 
@@ -78,41 +78,49 @@ impl Connector {
         &self.0.resolver
     }
 
-    async fn connect(self, uri: Uri, progress: Progress) -> Result<TokioIo<Socket>, Fault> {
+    async fn open_connection(self, uri: Uri, progress: RequestProgress) -> Result<TokioIo<Socket>, FailureCause> {
         let https = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
-        let host = Host::parse(uri.host().unwrap_or_default()).map_err(|bad| match bad {
-            BadTarget::NotAllowed(refused) => Fault::new(FailureKind::NotAllowed, refused.detail),
-            BadTarget::NotAUrl(detail) => Fault::new(FailureKind::NotAllowed, detail),
+        let host = TargetHost::parse(uri.host().unwrap_or_default()).map_err(|bad| match bad {
+            BadTarget::NotAllowed(refused) => FailureCause::new(FailureKind::NotAllowed, refused.detail),
+            BadTarget::NotAUrl(detail) => FailureCause::new(FailureKind::NotAllowed, detail),
         })?;
-        let addresses = self.resolve(&host, &progress).await?;
+        let addresses = self.resolve_host(&host, &progress).await?;
         let (stream, address) = connect_to_one(&addresses, port, &progress).await?;
-        let stream = if https { self.encrypt(&host, stream, &progress).await? } else { Stream::Plain(stream) };
-        Ok(TokioIo::new(Socket { stream, tether: Tether::new(address, progress) }))
+        let stream = if https { self.start_tls(&host, stream, &progress).await? } else { SocketStream::Plain(stream) };
+        Ok(TokioIo::new(Socket { stream, handle: ConnectionHandle::new(address, progress) }))
     }
 
-    async fn resolve(&self, host: &Host, progress: &Progress) -> Result<Vec<IpAddr>, Fault> {
-        let mut lookup = self.0.resolver.look_up(host, progress.for_whom);
+    async fn resolve_host(&self, host: &TargetHost, progress: &RequestProgress) -> Result<Vec<IpAddr>, FailureCause> {
+        let mut lookup = self.0.resolver.look_up(host, progress.tenant);
         // The wait for a lookup permit does not count against the deadline, because the server does not cause it.
-        let held = progress.hold();
-        lookup.begun().await;
+        let held = progress.hold_back();
+        lookup.wait_started().await;
         drop(held);
         let start = Instant::now();
-        let addresses = lookup.answer().await.map_err(|unresolved| match unresolved {
-            Unresolved::Crowded => Fault::new(FailureKind::HeldBack, "too many names are being looked up"),
-            Unresolved::No(detail) => Fault::new(FailureKind::Name, detail),
+        let addresses = lookup.await_addresses().await.map_err(|unresolved| match unresolved {
+            Unresolved::Crowded => FailureCause::new(FailureKind::HeldBack, "too many names are being looked up"),
+            Unresolved::Failed(detail) => FailureCause::new(FailureKind::Name, detail),
         })?;
-        progress.notes().resolved = Some(start.elapsed());
-        self.0.guard.check_all(&addresses).map_err(|refused| Fault::new(FailureKind::NotAllowed, refused.detail))?;
+        progress.lock_state().resolved = Some(start.elapsed());
+        self.0
+            .guard
+            .check_all(&addresses)
+            .map_err(|refused| FailureCause::new(FailureKind::NotAllowed, refused.detail))?;
         Ok(addresses)
     }
 
-    async fn encrypt(&self, host: &Host, stream: TcpStream, progress: &Progress) -> Result<Stream, Fault> {
+    async fn start_tls(
+        &self,
+        host: &TargetHost,
+        stream: TcpStream,
+        progress: &RequestProgress,
+    ) -> Result<SocketStream, FailureCause> {
         let start = Instant::now();
-        let encrypted = self.0.tls.connect(host, stream).await;
-        let encrypted = encrypted.map_err(|error| Fault::new(FailureKind::Tls, error))?;
-        progress.notes().encrypted = Some(start.elapsed());
-        Ok(Stream::Encrypted(Box::new(encrypted)))
+        let encrypted = self.0.tls.connect_tls(host, stream).await;
+        let encrypted = encrypted.map_err(|error| FailureCause::new(FailureKind::Tls, error))?;
+        progress.lock_state().encrypted = Some(start.elapsed());
+        Ok(SocketStream::Encrypted(Box::new(encrypted)))
     }
 }
 
@@ -120,25 +128,25 @@ impl Connector {
 async fn connect_to_one(
     addresses: &[IpAddr],
     port: u16,
-    progress: &Progress,
-) -> Result<(TcpStream, SocketAddr), Fault> {
+    progress: &RequestProgress,
+) -> Result<(TcpStream, SocketAddr), FailureCause> {
     let start = Instant::now();
     let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX).min(ADDRESSES_MAX);
-    let mut fault = Fault::too_late();
+    let mut fault = FailureCause::connect_timeout();
     for (tried, address) in (0..count).zip(addresses) {
         // IPv4-mapped IPv6 is called as IPv4.
         let address = SocketAddr::new(address.to_canonical(), port);
-        progress.notes().address = Some(address);
+        progress.lock_state().address = Some(address);
         let share = progress.deadline().saturating_duration_since(Instant::now()) / (count - tried);
         fault = match timeout(share.max(CONNECT_MIN), TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                progress.notes().connected = Some(start.elapsed());
+                progress.lock_state().connected = Some(start.elapsed());
                 // Requests are written in one piece, so Nagle's algorithm would only delay them.
                 let _ = stream.set_nodelay(true);
                 return Ok((stream, address));
             }
-            Ok(Err(error)) => Fault::new(FailureKind::Connect, format!("{address}: {error}")),
-            Err(_) => Fault::too_late(),
+            Ok(Err(error)) => FailureCause::new(FailureKind::Connect, format!("{address}: {error}")),
+            Err(_) => FailureCause::connect_timeout(),
         };
     }
     Err(fault)
@@ -146,10 +154,10 @@ async fn connect_to_one(
 
 impl Service<Uri> for Connector {
     type Response = TokioIo<Socket>;
-    type Error = Fault;
-    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<Socket>, Fault>> + Send>>;
+    type Error = FailureCause;
+    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<Socket>, FailureCause>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), FailureCause>> {
         Poll::Ready(Ok(()))
     }
 
@@ -157,8 +165,10 @@ impl Service<Uri> for Connector {
     /// connection becomes free first, the client finishes this one for the next request.
     fn call(&mut self, uri: Uri) -> Self::Future {
         let progress =
-            PROGRESS.try_with(Clone::clone).unwrap_or_else(|_| Progress::new(Instant::now() + STRAY_MAX, None));
-        let connecting = self.clone().connect(uri, progress.clone());
-        Box::pin(async move { progress.in_time(connecting).await.unwrap_or_else(|| Err(Fault::too_late())) })
+            PROGRESS.try_with(Clone::clone).unwrap_or_else(|_| RequestProgress::new(Instant::now() + STRAY_MAX, None));
+        let connecting = self.clone().open_connection(uri, progress.clone());
+        Box::pin(async move {
+            progress.run_in_time(connecting).await.unwrap_or_else(|| Err(FailureCause::connect_timeout()))
+        })
     }
 }

@@ -11,7 +11,7 @@ use crate::base::TenantId;
 
 /// One request. The body is sent in one piece, with its length.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct OutboundRequest {
     pub method: Method,
     pub target: Target,
     /// Sent as they are, except headers that belong to the connection: see `client.rs`.
@@ -23,18 +23,18 @@ pub struct Request {
     /// How many bytes of the response body are read. The rest is dropped with its connection, which is not a failure.
     pub body_max: usize,
     /// The tenant on whose behalf the request is sent; it limits concurrent lookups.
-    pub for_whom: Option<TenantId>,
+    pub tenant: Option<TenantId>,
 }
 
 /// A response of any status. A redirect is a response like any other and is not followed.
 #[derive(Clone, Debug)]
-pub struct Response {
+pub struct OutboundResponse {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
     /// The address of the server.
     pub address: SocketAddr,
-    pub timings: Timings,
+    pub timings: OutboundTimings,
 }
 
 /// Why there is no complete response, and what is known of the attempt.
@@ -50,7 +50,7 @@ pub struct Failure {
     pub headers: HeaderMap,
     /// The part of the body that arrived.
     pub body: Vec<u8>,
-    pub timings: Timings,
+    pub timings: OutboundTimings,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl FailureKind {
 
 /// How long each phase took. The first three are `None` when a connection was reused, or the phase was not reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timings {
+pub struct OutboundTimings {
     pub resolve_ms: Option<i64>,
     pub connect_ms: Option<i64>,
     pub tls_ms: Option<i64>,

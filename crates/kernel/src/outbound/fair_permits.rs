@@ -14,11 +14,11 @@ pub struct FairPermits<K> {
     total: usize,
     /// A holder has at most the number of free permits divided by this.
     part: usize,
-    state: Mutex<State<K>>,
+    state: Mutex<PermitState<K>>,
     freed: Notify,
 }
 
-struct State<K> {
+struct PermitState<K> {
     free: usize,
     held: HashMap<K, usize>,
 }
@@ -32,7 +32,7 @@ pub struct FairPermit<K: Copy + Eq + Hash> {
 impl<K: Copy + Eq + Hash> FairPermits<K> {
     /// Alone, a holder gets `total / (part + 1)` permits.
     pub fn new(total: usize, part: usize) -> Arc<Self> {
-        let state = Mutex::new(State { free: total, held: HashMap::new() });
+        let state = Mutex::new(PermitState { free: total, held: HashMap::new() });
         Arc::new(FairPermits { total, part, state, freed: Notify::new() })
     }
 
@@ -43,8 +43,8 @@ impl<K: Copy + Eq + Hash> FairPermits<K> {
 
     /// The same for a holder that has `elsewhere` permits in another pool, which count as well.
     pub fn try_acquire_beside(self: &Arc<Self>, holder: K, elsewhere: usize) -> Option<FairPermit<K>> {
-        let mut state = self.lock();
-        if self.left_of(&state, holder, elsewhere) == 0 {
+        let mut state = self.lock_state();
+        if self.available_in(&state, holder, elsewhere) == 0 {
             return None;
         }
         state.free -= 1;
@@ -66,39 +66,39 @@ impl<K: Copy + Eq + Hash> FairPermits<K> {
     }
 
     /// How many more permits the holder could acquire now.
-    pub fn left_for(&self, holder: K) -> usize {
-        self.left_of(&self.lock(), holder, 0)
+    pub fn available_for(&self, holder: K) -> usize {
+        self.available_in(&self.lock_state(), holder, 0)
     }
 
     /// Whether at least half of all permits are free.
     pub fn is_half_free(&self) -> bool {
-        2 * self.lock().free >= self.total
+        2 * self.lock_state().free >= self.total
     }
 
     pub fn held_by(&self, holder: K) -> usize {
-        self.lock().held.get(&holder).copied().unwrap_or(0)
+        self.lock_state().held.get(&holder).copied().unwrap_or(0)
     }
 
     /// Waits until a permit is released.
-    pub async fn freed(&self) {
+    pub async fn wait_for_release(&self) {
         self.freed.notified().await;
     }
 
-    fn left_of(&self, state: &State<K>, holder: K, elsewhere: usize) -> usize {
+    fn available_in(&self, state: &PermitState<K>, holder: K, elsewhere: usize) -> usize {
         match state.held.get(&holder).copied().unwrap_or(0) + elsewhere {
             0 => (state.free / (self.part + 1)).max(state.free.min(1)),
             held => state.free.saturating_sub(self.part * held) / (self.part + 1),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
+    fn lock_state(&self) -> MutexGuard<'_, PermitState<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<K: Copy + Eq + Hash> Drop for FairPermit<K> {
     fn drop(&mut self) {
-        let mut state = self.permits.lock();
+        let mut state = self.permits.lock_state();
         state.free += 1;
         if let Some(held) = state.held.get_mut(&self.holder) {
             *held -= 1;
@@ -142,7 +142,7 @@ mod tests {
         for holders in [1, 2, 8, 11, 32, 100, 400] {
             let permits = FairPermits::new(512, 8);
             let held = fill(&permits, 0..holders);
-            assert!(permits.left_for(holders) > 0, "{holders} hold {}", held.len());
+            assert!(permits.available_for(holders) > 0, "{holders} hold {}", held.len());
             assert!(permits.try_acquire(holders).is_some());
         }
     }

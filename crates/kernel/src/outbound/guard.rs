@@ -24,12 +24,12 @@ impl std::error::Error for NotAllowed {}
 
 /// A range of addresses that are not servers on the public Internet.
 #[derive(Debug)]
-pub(super) struct Range {
+pub(super) struct RefusedRange {
     network: IpNet,
     name: &'static str,
 }
 
-impl fmt::Display for Range {
+impl fmt::Display for RefusedRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name, self.network)
     }
@@ -37,30 +37,30 @@ impl fmt::Display for Range {
 
 /// Checks addresses. Unless the operator allows networks, it refuses everything that is not public.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Guard {
+pub(super) struct AddressGuard {
     allow: Vec<IpNet>,
 }
 
-impl Guard {
+impl AddressGuard {
     pub fn new(allow: Vec<IpNet>) -> Self {
-        Guard { allow }
+        AddressGuard { allow }
     }
 
-    pub fn allowed(&self) -> &[IpNet] {
+    pub fn allowed_networks(&self) -> &[IpNet] {
         &self.allow
     }
 
     /// Finds the refused range that contains this address.
-    pub fn refused(&self, address: IpAddr) -> Option<&'static Range> {
-        let address = canonical(address);
+    pub fn find_refusal(&self, address: IpAddr) -> Option<&'static RefusedRange> {
+        let address = to_canonical(address);
         if self.allow.iter().any(|network| network.contains(&address)) {
             return None;
         }
         REFUSED.iter().find(|range| range.network.contains(&address))
     }
 
-    pub fn check(&self, address: IpAddr) -> Result<(), NotAllowed> {
-        match self.refused(address) {
+    pub fn check_address(&self, address: IpAddr) -> Result<(), NotAllowed> {
+        match self.find_refusal(address) {
             Some(range) => Err(NotAllowed { detail: format!("{address} is inside {range}") }),
             None => Ok(()),
         }
@@ -69,12 +69,12 @@ impl Guard {
     /// One refused address refuses all. A name with both private and public addresses is suspicious, and picking the public
     /// one would leave the choice to the name's DNS server.
     pub fn check_all(&self, addresses: &[IpAddr]) -> Result<(), NotAllowed> {
-        addresses.iter().try_for_each(|address| self.check(*address))
+        addresses.iter().try_for_each(|address| self.check_address(*address))
     }
 }
 
 /// The canonical form of an address: IPv4-mapped IPv6 and NAT64 addresses become IPv4.
-pub(super) fn canonical(address: IpAddr) -> IpAddr {
+pub(super) fn to_canonical(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) if NAT64.contains(&v6) => {
             let [.., a, b, c, d] = v6.octets();
@@ -90,66 +90,66 @@ const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 
 /// The special-purpose registries of IANA for IPv4 and IPv6, and a cloud's platform address outside of them. Of IPv6, only
 /// 2000::/3 is public: the last three entries are all the rest. A range inside another comes first, so that the reason names
 /// the narrowest one.
-static REFUSED: &[Range] = &[
-    v4([0, 0, 0, 0], 8, "the network of this host"),
-    v4([10, 0, 0, 0], 8, "a private network"),
-    v4([100, 64, 0, 0], 10, "a provider's shared network"),
-    v4([127, 0, 0, 0], 8, "this host"),
-    v4([169, 254, 0, 0], 16, "the local link, where clouds keep their metadata"),
-    v4([172, 16, 0, 0], 12, "a private network"),
-    v4([192, 0, 0, 0], 24, "addresses of protocols"),
-    v4([192, 0, 2, 0], 24, "addresses for documentation"),
-    v4([192, 31, 196, 0], 24, "addresses of AS112"),
-    v4([192, 52, 193, 0], 24, "addresses of AMT"),
-    v4([192, 88, 99, 0], 24, "addresses of 6to4 relays"),
-    v4([192, 168, 0, 0], 16, "a private network"),
-    v4([192, 175, 48, 0], 24, "addresses of AS112"),
-    v4([198, 18, 0, 0], 15, "addresses for benchmarks"),
-    v4([198, 51, 100, 0], 24, "addresses for documentation"),
-    v4([203, 0, 113, 0], 24, "addresses for documentation"),
-    v4([224, 0, 0, 0], 4, "multicast addresses"),
-    v4([255, 255, 255, 255], 32, "the broadcast address"),
-    v4([240, 0, 0, 0], 4, "reserved addresses"),
-    v4([168, 63, 129, 16], 32, "the platform service of a cloud"),
+static REFUSED: &[RefusedRange] = &[
+    range_v4([0, 0, 0, 0], 8, "the network of this host"),
+    range_v4([10, 0, 0, 0], 8, "a private network"),
+    range_v4([100, 64, 0, 0], 10, "a provider's shared network"),
+    range_v4([127, 0, 0, 0], 8, "this host"),
+    range_v4([169, 254, 0, 0], 16, "the local link, where clouds keep their metadata"),
+    range_v4([172, 16, 0, 0], 12, "a private network"),
+    range_v4([192, 0, 0, 0], 24, "addresses of protocols"),
+    range_v4([192, 0, 2, 0], 24, "addresses for documentation"),
+    range_v4([192, 31, 196, 0], 24, "addresses of AS112"),
+    range_v4([192, 52, 193, 0], 24, "addresses of AMT"),
+    range_v4([192, 88, 99, 0], 24, "addresses of 6to4 relays"),
+    range_v4([192, 168, 0, 0], 16, "a private network"),
+    range_v4([192, 175, 48, 0], 24, "addresses of AS112"),
+    range_v4([198, 18, 0, 0], 15, "addresses for benchmarks"),
+    range_v4([198, 51, 100, 0], 24, "addresses for documentation"),
+    range_v4([203, 0, 113, 0], 24, "addresses for documentation"),
+    range_v4([224, 0, 0, 0], 4, "multicast addresses"),
+    range_v4([255, 255, 255, 255], 32, "the broadcast address"),
+    range_v4([240, 0, 0, 0], 4, "reserved addresses"),
+    range_v4([168, 63, 129, 16], 32, "the platform service of a cloud"),
     range_v6(Ipv6Addr::LOCALHOST, 128, "this host"),
     range_v6(Ipv6Addr::UNSPECIFIED, 128, "this host"),
-    v6([0xfc00, 0], 7, "a private network"),
-    v6([0xfe80, 0], 10, "the local link"),
-    v6([0xff00, 0], 8, "multicast addresses"),
-    v6([0x2001, 0], 32, "addresses of Teredo"),
-    v6([0x2001, 0], 23, "addresses of protocols"),
-    v6([0x2001, 0xdb8], 32, "addresses for documentation"),
-    v6([0x2002, 0], 16, "addresses of 6to4"),
-    v6([0x3fff, 0], 20, "addresses for documentation"),
+    short_range_v6([0xfc00, 0], 7, "a private network"),
+    short_range_v6([0xfe80, 0], 10, "the local link"),
+    short_range_v6([0xff00, 0], 8, "multicast addresses"),
+    short_range_v6([0x2001, 0], 32, "addresses of Teredo"),
+    short_range_v6([0x2001, 0], 23, "addresses of protocols"),
+    short_range_v6([0x2001, 0xdb8], 32, "addresses for documentation"),
+    short_range_v6([0x2002, 0], 16, "addresses of 6to4"),
+    short_range_v6([0x3fff, 0], 20, "addresses for documentation"),
     range_v6(Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48, "addresses of AS112"),
-    v6([0, 0], 3, "IPv6 that is not public"),
-    v6([0x4000, 0], 2, "IPv6 that is not public"),
-    v6([0x8000, 0], 1, "IPv6 that is not public"),
+    short_range_v6([0, 0], 3, "IPv6 that is not public"),
+    short_range_v6([0x4000, 0], 2, "IPv6 that is not public"),
+    short_range_v6([0x8000, 0], 1, "IPv6 that is not public"),
 ];
 
-const fn v4([a, b, c, d]: [u8; 4], bits: u8, name: &'static str) -> Range {
-    Range { network: IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), bits)), name }
+const fn range_v4([a, b, c, d]: [u8; 4], bits: u8, name: &'static str) -> RefusedRange {
+    RefusedRange { network: IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), bits)), name }
 }
 
-const fn v6([a, b]: [u16; 2], bits: u8, name: &'static str) -> Range {
+const fn short_range_v6([a, b]: [u16; 2], bits: u8, name: &'static str) -> RefusedRange {
     range_v6(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), bits, name)
 }
 
-const fn range_v6(start: Ipv6Addr, bits: u8, name: &'static str) -> Range {
-    Range { network: IpNet::V6(Ipv6Net::new_assert(start, bits)), name }
+const fn range_v6(start: Ipv6Addr, bits: u8, name: &'static str) -> RefusedRange {
+    RefusedRange { network: IpNet::V6(Ipv6Net::new_assert(start, bits)), name }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn guard(allow: &[&str]) -> Guard {
-        Guard::new(allow.iter().filter_map(|network| network.parse().ok()).collect())
+    fn guard(allow: &[&str]) -> AddressGuard {
+        AddressGuard::new(allow.iter().filter_map(|network| network.parse().ok()).collect())
     }
 
-    fn refusal(guard: &Guard, address: &str) -> Option<String> {
+    fn refusal(guard: &AddressGuard, address: &str) -> Option<String> {
         let address = address.parse().ok()?;
-        guard.refused(address).map(ToString::to_string)
+        guard.find_refusal(address).map(ToString::to_string)
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         for range in REFUSED {
             assert_eq!(range.network, range.network.trunc(), "{range} has bits beyond its prefix");
             for address in [range.network.network(), range.network.broadcast()] {
-                assert!(guard.refused(address).is_some(), "{address} of {range}");
+                assert!(guard.find_refusal(address).is_some(), "{address} of {range}");
             }
         }
     }
@@ -225,7 +225,7 @@ mod tests {
         ] {
             assert_eq!(refusal(&guard, address).as_deref(), Some(reason), "{address}");
         }
-        let detail = guard.check(IpAddr::from([10, 0, 0, 7])).map_err(|refused| refused.detail);
+        let detail = guard.check_address(IpAddr::from([10, 0, 0, 7])).map_err(|refused| refused.detail);
         assert_eq!(detail, Err("10.0.0.7 is inside a private network (10.0.0.0/8)".to_owned()));
     }
 
@@ -234,7 +234,7 @@ mod tests {
         let guard = guard(&[]);
         for public in ["::ffff:8.8.8.8", "::ffff:808:808", "64:ff9b::8.8.8.8", "64:ff9b::808:808"] {
             assert_eq!(refusal(&guard, public), None, "{public}");
-            assert_eq!(public.parse().map(canonical), Ok(IpAddr::from([8, 8, 8, 8])), "{public}");
+            assert_eq!(public.parse().map(to_canonical), Ok(IpAddr::from([8, 8, 8, 8])), "{public}");
         }
     }
 

@@ -9,8 +9,8 @@ mod connector;
 mod exchange;
 mod fair_permits;
 mod guard;
-mod names;
 mod request_permits;
+mod resolver;
 mod socket;
 mod target;
 mod tls;
@@ -23,81 +23,86 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tokio::time::timeout;
 
-pub use exchange::{Failure, FailureKind, Request, Response, Timings};
+pub use exchange::{Failure, FailureKind, OutboundRequest, OutboundResponse, OutboundTimings};
 pub(crate) use fair_permits::{FairPermit, FairPermits};
 pub use guard::NotAllowed;
-pub use names::{Answers, Names};
-pub use request_permits::{RequestPermit, RequestPermits};
+pub use request_permits::{LaneRequestPermit, LaneRequestPermits};
+pub use resolver::{NameSource, NameTable};
 pub use target::{BadTarget, Target};
 pub use txt::look_up_txt;
 
 use crate::base::{Result, TenantId};
-use client::Client;
+use client::HttpClient;
 use connector::Connector;
-use guard::Guard;
-use names::Resolver;
-use target::Host;
-use tls::Tls;
+use guard::AddressGuard;
+use resolver::Resolver;
+use target::TargetHost;
+use tls::TlsClient;
 
 /// How long the check of a target at saving waits for its name. The name must resolve only when the target is called.
 const CHECK_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct OutboundSettings {
     /// Networks that may be called although they are not public.
     pub allow: Vec<IpNet>,
     /// A PEM file of certificate authorities to trust besides the system's.
     pub extra_roots: Option<PathBuf>,
-    pub names: Names,
+    pub names: NameSource,
     /// How long a lookup waits for a permit.
-    pub name_turn_max: Duration,
+    pub lookup_wait_max: Duration,
 }
 
 /// No private networks, and the system's certificates and resolver.
-impl Default for Settings {
+impl Default for OutboundSettings {
     fn default() -> Self {
         // Time for a few rounds of slow lookups.
         let name_turn_max = Duration::from_secs(10);
-        Settings { allow: Vec::new(), extra_roots: None, names: Names::default(), name_turn_max }
+        OutboundSettings {
+            allow: Vec::new(),
+            extra_roots: None,
+            names: NameSource::default(),
+            lookup_wait_max: name_turn_max,
+        }
     }
 }
 
 /// Sends requests to other servers. Cheap to clone; clones share their idle connections.
 #[derive(Clone)]
-pub struct Outbound(Arc<Inner>);
+pub struct Outbound(Arc<OutboundInner>);
 
-struct Inner {
+struct OutboundInner {
     connector: Connector,
-    client: Client,
-    request_permits: RequestPermits,
+    client: HttpClient,
+    request_permits: LaneRequestPermits,
 }
 
 impl Outbound {
     /// Fails if the file of extra certificates cannot be used. A system without certificates is no error here; requests by
     /// https fail then.
-    pub fn new(settings: Settings) -> Result<Outbound> {
-        let Settings { allow, extra_roots, names, name_turn_max } = settings;
+    pub fn new(settings: OutboundSettings) -> Result<Outbound> {
+        let OutboundSettings { allow, extra_roots, names, lookup_wait_max: name_turn_max } = settings;
         let resolver = Resolver::new(names, name_turn_max);
-        let connector = Connector::new(Guard::new(allow), resolver, Tls::new(extra_roots.as_deref())?);
-        let client = Client::new(connector.clone());
-        Ok(Outbound(Arc::new(Inner { connector, client, request_permits: RequestPermits::default() })))
+        let connector = Connector::new(AddressGuard::new(allow), resolver, TlsClient::new(extra_roots.as_deref())?);
+        let client = HttpClient::new(connector.clone());
+        Ok(Outbound(Arc::new(OutboundInner { connector, client, request_permits: LaneRequestPermits::default() })))
     }
 
     /// The networks that the operator has allowed.
-    pub fn allowed(&self) -> &[IpNet] {
-        self.0.connector.guard().allowed()
+    pub fn allowed_networks(&self) -> &[IpNet] {
+        self.0.connector.guard().allowed_networks()
     }
 
     /// The permits for requests of lanes, shared by all senders of this node.
-    pub fn request_permits(&self) -> &RequestPermits {
+    pub fn request_permits(&self) -> &LaneRequestPermits {
         &self.0.request_permits
     }
 
     /// Whether a target may be saved: not if its address is refused, or its name resolves to such an address. A name that
     /// does not resolve now passes, because it may be set up later. Each connection repeats the check.
-    pub async fn check(&self, target: &Target, for_whom: Option<TenantId>) -> Result<(), NotAllowed> {
-        let host = Host::parse(target.host()).map_err(|bad| NotAllowed { detail: bad.to_string() })?;
-        match timeout(CHECK_MAX, self.0.connector.resolver().look_up(&host, for_whom).answer()).await {
+    pub async fn check_target(&self, target: &Target, for_whom: Option<TenantId>) -> Result<(), NotAllowed> {
+        let host = TargetHost::parse(target.host()).map_err(|bad| NotAllowed { detail: bad.to_string() })?;
+        match timeout(CHECK_MAX, self.0.connector.resolver().look_up(&host, for_whom).await_addresses()).await {
             Ok(Ok(addresses)) => self.0.connector.guard().check_all(&addresses),
             Ok(Err(_)) | Err(_) => Ok(()),
         }
@@ -105,15 +110,15 @@ impl Outbound {
 
     /// The same check for a target with a literal address; a name passes without a lookup.
     pub fn check_address(&self, target: &Target) -> Result<(), NotAllowed> {
-        match Host::parse(target.host()).map_err(|bad| NotAllowed { detail: bad.to_string() })? {
-            Host::Address(address) => self.0.connector.guard().check(address),
-            Host::Name(_) => Ok(()),
+        match TargetHost::parse(target.host()).map_err(|bad| NotAllowed { detail: bad.to_string() })? {
+            TargetHost::Address(address) => self.0.connector.guard().check_address(address),
+            TargetHost::Name(_) => Ok(()),
         }
     }
 
     /// Sends a request and reads its response, whatever the status.
-    pub async fn send(&self, request: Request) -> Result<Response, Failure> {
-        self.0.client.send(request).await
+    pub async fn send_request(&self, request: OutboundRequest) -> Result<OutboundResponse, Failure> {
+        self.0.client.send_request(request).await
     }
 }
 

@@ -11,46 +11,46 @@ const PERMITS: usize = 512;
 /// A tenant has at most a third of the free permits: 128 when others are idle, an eighth of all beside four greedy tenants.
 const PART: usize = 3;
 
-pub struct RequestPermits(Arc<FairPermits<TenantId>>);
+pub struct LaneRequestPermits(Arc<FairPermits<TenantId>>);
 
-impl Default for RequestPermits {
+impl Default for LaneRequestPermits {
     fn default() -> Self {
-        RequestPermits(FairPermits::new(PERMITS, PART))
+        LaneRequestPermits(FairPermits::new(PERMITS, PART))
     }
 }
 
 /// The permit of one request, released when it is dropped. The default is that of a lane's first request, which needs none.
 #[derive(Default)]
-pub struct RequestPermit {
+pub struct LaneRequestPermit {
     _shared: Option<FairPermit<TenantId>>,
 }
 
-impl RequestPermits {
+impl LaneRequestPermits {
     /// Acquires a permit for a lane of the tenant that has `under_way` requests.
     ///
     /// A lane that has more requests than the tenant has permits left gets none, so all lanes of a tenant come to have
     /// about as many, in whatever order they started. Their outcomes are then saved together, because the deliveries of one
     /// event are sent at about the same time.
-    pub fn try_acquire(&self, tenant: TenantId, under_way: usize) -> Option<RequestPermit> {
+    pub fn try_acquire(&self, tenant: TenantId, under_way: usize) -> Option<LaneRequestPermit> {
         if under_way == 0 {
-            return Some(RequestPermit::default());
+            return Some(LaneRequestPermit::default());
         }
-        if under_way > self.0.left_for(tenant) {
+        if under_way > self.0.available_for(tenant) {
             return None;
         }
-        Some(RequestPermit { _shared: Some(self.0.try_acquire(tenant)?) })
+        Some(LaneRequestPermit { _shared: Some(self.0.try_acquire(tenant)?) })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::World;
+    use crate::base::Env;
 
     /// The most requests that one lane has under way.
     const WINDOW_MAX: usize = 16;
 
-    fn fill(lane: &mut Vec<RequestPermit>, permits: &RequestPermits, tenant: TenantId) {
+    fn fill(lane: &mut Vec<LaneRequestPermit>, permits: &LaneRequestPermits, tenant: TenantId) {
         while lane.len() < WINDOW_MAX {
             let Some(permit) = permits.try_acquire(tenant, lane.len()) else { break };
             lane.push(permit);
@@ -59,9 +59,9 @@ mod tests {
 
     #[test]
     fn lanes_come_to_have_as_many_whoever_came_first() {
-        let (permits, tenant) = (RequestPermits::default(), TenantId::new(&World::default()));
-        let mut lanes: Vec<Vec<RequestPermit>> = (0..16).map(|_| Vec::new()).collect();
-        let counts = |lanes: &[Vec<RequestPermit>]| lanes.iter().map(Vec::len).collect::<Vec<_>>();
+        let (permits, tenant) = (LaneRequestPermits::default(), TenantId::new(&Env::default()));
+        let mut lanes: Vec<Vec<LaneRequestPermit>> = (0..16).map(|_| Vec::new()).collect();
+        let counts = |lanes: &[Vec<LaneRequestPermit>]| lanes.iter().map(Vec::len).collect::<Vec<_>>();
         fill(&mut lanes[0], &permits, tenant);
         assert_eq!(lanes[0].len(), WINDOW_MAX, "one alone has all it wants");
         for _ in 0..100 {

@@ -17,20 +17,20 @@ use crate::base::TenantId;
 
 tokio::task_local! {
     /// The progress of the current request. hyper's client gives the connector only the URI, and it needs the deadline too.
-    pub(super) static PROGRESS: Progress;
+    pub(super) static PROGRESS: RequestProgress;
 }
 
 /// The connector's view of one request: its deadline, its tenant and its progress.
 #[derive(Clone)]
-pub(super) struct Progress {
+pub(super) struct RequestProgress {
     until: Instant,
-    pub for_whom: Option<TenantId>,
-    notes: Arc<Mutex<Notes>>,
+    pub tenant: Option<TenantId>,
+    state: Arc<Mutex<ProgressState>>,
 }
 
 /// What is known so far, for the report of a request that times out.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Notes {
+pub(super) struct ProgressState {
     pub address: Option<SocketAddr>,
     pub resolved: Option<Duration>,
     pub connected: Option<Duration>,
@@ -39,10 +39,10 @@ pub(super) struct Notes {
     held: Duration,
     held_since: Option<Instant>,
     /// Whether the request has a connection.
-    set_off: bool,
+    has_connection: bool,
 }
 
-impl Notes {
+impl ProgressState {
     fn end_hold(&mut self) {
         if let Some(since) = self.held_since.take() {
             self.held += since.elapsed();
@@ -50,40 +50,40 @@ impl Notes {
     }
 }
 
-impl Progress {
-    pub fn new(until: Instant, for_whom: Option<TenantId>) -> Self {
-        Progress { until, for_whom, notes: Arc::default() }
+impl RequestProgress {
+    pub fn new(until: Instant, tenant: Option<TenantId>) -> Self {
+        RequestProgress { until, tenant, state: Arc::default() }
     }
 
     /// The deadline so far. It moves while the request is held back.
     pub fn deadline(&self) -> Instant {
-        self.until + self.held()
+        self.until + self.held_duration()
     }
 
-    pub fn held(&self) -> Duration {
-        let notes = self.notes();
+    pub fn held_duration(&self) -> Duration {
+        let notes = self.lock_state();
         notes.held + notes.held_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Holds the request back until the guard is dropped or the request has a connection.
-    pub fn hold(&self) -> HeldBack<'_> {
-        let mut notes = self.notes();
-        if !notes.set_off {
+    pub fn hold_back(&self) -> HoldGuard<'_> {
+        let mut notes = self.lock_state();
+        if !notes.has_connection {
             notes.held_since = Some(Instant::now());
         }
-        HeldBack(self)
+        HoldGuard(self)
     }
 
     /// Marks that the request has a connection. It may be another one than was being opened for it, which the client then
     /// opens for the next request; waiting for that must not extend this request's deadline.
-    pub fn set_off(&self) {
-        let mut notes = self.notes();
+    pub fn mark_connected(&self) {
+        let mut notes = self.lock_state();
         notes.end_hold();
-        notes.set_off = true;
+        notes.has_connection = true;
     }
 
     /// The output of the future, or `None` after the deadline, which may move meanwhile.
-    pub async fn in_time<F: Future>(&self, future: F) -> Option<F::Output> {
+    pub async fn run_in_time<F: Future>(&self, future: F) -> Option<F::Output> {
         let mut future = std::pin::pin!(future);
         loop {
             let deadline = self.deadline();
@@ -95,45 +95,45 @@ impl Progress {
         }
     }
 
-    pub fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn lock_state(&self) -> MutexGuard<'_, ProgressState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Holds a request back until it is dropped.
-pub(super) struct HeldBack<'a>(&'a Progress);
+pub(super) struct HoldGuard<'a>(&'a RequestProgress);
 
-impl Drop for HeldBack<'_> {
+impl Drop for HoldGuard<'_> {
     fn drop(&mut self) {
-        self.0.notes().end_hold();
+        self.0.lock_state().end_hold();
     }
 }
 
 /// A handle to a connection, attached to it and to each of its responses.
 #[derive(Clone)]
-pub(super) struct Tether {
+pub(super) struct ConnectionHandle {
     pub address: SocketAddr,
-    opened_by: Progress,
-    end: Arc<Mutex<End>>,
+    opened_by: RequestProgress,
+    end: Arc<Mutex<ConnectionEnd>>,
 }
 
 /// Lets another task close the connection.
 #[derive(Default)]
-struct End {
+struct ConnectionEnd {
     hung_up: bool,
     /// Whether part of a request is not written yet.
     unwritten: bool,
     task: Option<Waker>,
 }
 
-impl Tether {
-    pub fn new(address: SocketAddr, opened_by: Progress) -> Self {
-        Tether { address, opened_by, end: Arc::default() }
+impl ConnectionHandle {
+    pub fn new(address: SocketAddr, opened_by: RequestProgress) -> Self {
+        ConnectionHandle { address, opened_by, end: Arc::default() }
     }
 
     /// Closes the connection at once. hyper's client would first finish writing, and the server may never read that.
     pub fn hang_up(&self) {
-        let mut end = self.end();
+        let mut end = self.lock_end();
         end.hung_up = true;
         if let Some(task) = end.task.take() {
             task.wake();
@@ -143,12 +143,12 @@ impl Tether {
     /// Whether part of a request is not written yet. After its response the server may never read it, and until then the
     /// connection cannot be reused.
     pub fn is_unwritten(&self) -> bool {
-        self.end().unwritten
+        self.lock_end().unwritten
     }
 
     /// Fails if the connection was closed. Registers the task to be woken when that happens.
-    fn check(&self, cx: &Context<'_>) -> io::Result<()> {
-        let mut end = self.end();
+    fn check_open(&self, cx: &Context<'_>) -> io::Result<()> {
+        let mut end = self.lock_end();
         if end.hung_up {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
@@ -158,72 +158,72 @@ impl Tether {
         Ok(())
     }
 
-    fn end(&self) -> MutexGuard<'_, End> {
+    fn lock_end(&self) -> MutexGuard<'_, ConnectionEnd> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the connection was opened for this request, and not reused from an earlier one.
-    pub fn is_of(&self, progress: &Progress) -> bool {
-        Arc::ptr_eq(&self.opened_by.notes, &progress.notes)
+    pub fn was_opened_by(&self, progress: &RequestProgress) -> bool {
+        Arc::ptr_eq(&self.opened_by.state, &progress.state)
     }
 }
 
-pub(super) enum Stream {
+pub(super) enum SocketStream {
     Plain(TcpStream),
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 
 /// The connection that the connector gives to hyper's client.
 pub(super) struct Socket {
-    pub stream: Stream,
-    pub tether: Tether,
+    pub stream: SocketStream,
+    pub handle: ConnectionHandle,
 }
 
 impl Connection for Socket {
     fn connected(&self) -> Connected {
-        Connected::new().extra(self.tether.clone())
+        Connected::new().extra(self.handle.clone())
     }
 }
 
 impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.tether.check(cx)?;
+        self.handle.check_open(cx)?;
         match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Stream::Encrypted(stream) => Pin::new(stream).poll_read(cx, buffer),
+            SocketStream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            SocketStream::Encrypted(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
-        self.tether.check(cx)?;
+        self.handle.check_open(cx)?;
         let written = match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buffer),
-            Stream::Encrypted(stream) => Pin::new(stream).poll_write(cx, buffer),
+            SocketStream::Plain(stream) => Pin::new(stream).poll_write(cx, buffer),
+            SocketStream::Encrypted(stream) => Pin::new(stream).poll_write(cx, buffer),
         };
         if !matches!(written, Poll::Ready(Ok(count)) if count == buffer.len()) {
-            self.tether.end().unwritten = true;
+            self.handle.lock_end().unwritten = true;
         }
         written
     }
 
     /// The client flushes after it has written the whole request.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.tether.check(cx)?;
+        self.handle.check_open(cx)?;
         let flushed = match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
+            SocketStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            SocketStream::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
         };
-        self.tether.end().unwritten = flushed.is_pending();
+        self.handle.lock_end().unwritten = flushed.is_pending();
         flushed
     }
 
     /// A shutdown that would block is skipped, because nothing waits for it.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let closed = match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Encrypted(stream) => Pin::new(stream).poll_shutdown(cx),
+            SocketStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            SocketStream::Encrypted(stream) => Pin::new(stream).poll_shutdown(cx),
         };
         if closed.is_pending() { Poll::Ready(Ok(())) } else { closed }
     }

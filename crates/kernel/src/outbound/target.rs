@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::http::Uri;
 
-use super::guard::{Guard, NotAllowed};
+use super::guard::{AddressGuard, NotAllowed};
 
 /// A length that every server accepts, and more than anyone needs.
 const LENGTH_MAX: usize = 2_048;
@@ -19,10 +19,10 @@ const LABEL_LENGTH_MAX: usize = 63;
 
 /// A URL that can be called if the guard allows it. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target(Arc<Parts>);
+pub struct Target(Arc<TargetParts>);
 
 #[derive(Debug, PartialEq, Eq)]
-struct Parts {
+struct TargetParts {
     text: String,
     uri: Uri,
     host: String,
@@ -49,22 +49,24 @@ impl Target {
         };
         let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if authority.contains('@') {
-            return wrong("Leave out the user name and password before the @; send them in a header.");
+            return invalid_target("Leave out the user name and password before the @; send them in a header.");
         }
         let (host, port) = split_port(authority)?;
         let port = port.map(parse_port).transpose()?;
-        Host::parse(host)?;
+        TargetHost::parse(host)?;
         // Built from the checked parts, with the scheme in lower case, as hyper's client compares it.
         let scheme = if https { "https" } else { "http" };
         let uri: Uri = format!("{scheme}://{authority}{path}").parse().or_else(|_| {
-            wrong("Write every character of the path and query that is not plain with % and two hexadecimal digits.")
+            invalid_target(
+                "Write every character of the path and query that is not plain with % and two hexadecimal digits.",
+            )
         })?;
         // This parser and `Uri` must agree on host and port.
         if uri.host() != Some(host) || uri.port_u16() != port {
-            return wrong("Write the URL as https://host/path.");
+            return invalid_target("Write the URL as https://host/path.");
         }
         let host = without_brackets(host).to_owned();
-        Ok(Target(Arc::new(Parts { text: text.to_owned(), uri, host, https })))
+        Ok(Target(Arc::new(TargetParts { text: text.to_owned(), uri, host, https })))
     }
 
     /// Exactly the text that was parsed.
@@ -82,8 +84,8 @@ impl Target {
     }
 
     /// Whether both have the same scheme, host and port, so that secrets for one may be sent to the other.
-    pub fn has_place_of(&self, other: &Target) -> bool {
-        let port = |target: &Parts| target.uri.port_u16().unwrap_or(if target.https { 443 } else { 80 });
+    pub fn has_same_origin(&self, other: &Target) -> bool {
+        let port = |target: &TargetParts| target.uri.port_u16().unwrap_or(if target.https { 443 } else { 80 });
         let (own, other) = (&*self.0, &*other.0);
         own.https == other.https && own.host.eq_ignore_ascii_case(&other.host) && port(own) == port(other)
     }
@@ -112,32 +114,32 @@ impl std::error::Error for BadTarget {}
 
 /// The host of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Host {
+pub(super) enum TargetHost {
     Address(IpAddr),
     Name(String),
 }
 
-impl Host {
+impl TargetHost {
     /// Parses a host with or without the brackets of IPv6. The connector parses it again with this, so that every name that
     /// reaches the resolver has passed this check.
-    pub fn parse(text: &str) -> Result<Host, BadTarget> {
+    pub fn parse(text: &str) -> Result<TargetHost, BadTarget> {
         if text.contains([':', '[', ']']) {
             let address: Result<Ipv6Addr, _> = without_brackets(text).parse();
             let plain = "Write an IPv6 address as [2606:4700::1111], in brackets and without a zone.";
-            return address.map(|address| Host::Address(address.into())).or_else(|_| wrong(plain));
+            return address.map(|address| TargetHost::Address(address.into())).or_else(|_| invalid_target(plain));
         }
         if let Ok(address) = text.parse::<Ipv4Addr>() {
-            return Ok(Host::Address(address.into()));
+            return Ok(TargetHost::Address(address.into()));
         }
         if ends_in_number(text) {
-            return Err(disguised(text));
+            return Err(disguised_address(text));
         }
         check_name(text)?;
-        Ok(Host::Name(text.to_owned()))
+        Ok(TargetHost::Name(text.to_owned()))
     }
 }
 
-fn wrong<T>(detail: &str) -> Result<T, BadTarget> {
+fn invalid_target<T>(detail: &str) -> Result<T, BadTarget> {
     Err(BadTarget::NotAUrl(detail.to_owned()))
 }
 
@@ -147,16 +149,16 @@ fn not_absolute() -> BadTarget {
 
 fn check_characters(text: &str) -> Result<(), BadTarget> {
     if text.len() > LENGTH_MAX {
-        return wrong(&format!("A URL has at most {LENGTH_MAX} bytes."));
+        return invalid_target(&format!("A URL has at most {LENGTH_MAX} bytes."));
     }
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return wrong("Write the URL in ASCII without spaces: names in Punycode, other characters as %XX.");
+        return invalid_target("Write the URL in ASCII without spaces: names in Punycode, other characters as %XX.");
     }
     if text.contains('\\') {
-        return wrong("Write / instead of \\.");
+        return invalid_target("Write / instead of \\.");
     }
     if text.contains('#') {
-        return wrong("Leave out the # and what follows; it is never sent.");
+        return invalid_target("Leave out the # and what follows; it is never sent.");
     }
     Ok(())
 }
@@ -173,7 +175,7 @@ fn split_port(authority: &str) -> Result<(&str, Option<&str>), BadTarget> {
     match rest.strip_prefix(':') {
         Some(port) => Ok((host, Some(port))),
         None if rest.is_empty() => Ok((host, None)),
-        None => wrong("Write the host as a name, as an address, or as an IPv6 address in brackets."),
+        None => invalid_target("Write the host as a name, as an address, or as an IPv6 address in brackets."),
     }
 }
 
@@ -181,7 +183,7 @@ fn parse_port(text: &str) -> Result<u16, BadTarget> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
     match text.parse() {
         Ok(port) if plain => Ok(port),
-        _ => wrong("Write the port as a number from 1 to 65535, or leave it out with its colon."),
+        _ => invalid_target("Write the port as a number from 1 to 65535, or leave it out with its colon."),
     }
 }
 
@@ -200,7 +202,7 @@ fn check_name(name: &str) -> Result<(), BadTarget> {
     if name.len() <= NAME_LENGTH_MAX && name.split('.').all(label) {
         return Ok(());
     }
-    wrong("Write the host as a name of letters, digits, - and _, in parts of 1 to 63 between dots.")
+    invalid_target("Write the host as a name of letters, digits, - and _, in parts of 1 to 63 between dots.")
 }
 
 /// Whether the WHATWG URL standard would parse this as an IPv4 address ("ends in a number").
@@ -215,8 +217,8 @@ fn ends_in_number(host: &str) -> bool {
 
 /// The refusal of an address that is not written as four decimal numbers. The address only decides which refusal it is;
 /// networks that the operator allows do not matter, because even an allowed address must be written plainly.
-fn disguised(host: &str) -> BadTarget {
-    match parse_number_address(host).map(|address| Guard::default().check(address.into())) {
+fn disguised_address(host: &str) -> BadTarget {
+    match parse_number_address(host).map(|address| AddressGuard::default().check_address(address.into())) {
         Some(Err(refused)) => BadTarget::NotAllowed(refused),
         _ => BadTarget::NotAUrl("Write the address as four decimal numbers, such as 192.0.2.1.".to_owned()),
     }

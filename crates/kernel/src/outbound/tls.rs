@@ -14,31 +14,31 @@ use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::target::Host;
+use super::target::TargetHost;
 use crate::base::{Error, Result};
 
-pub(super) struct Tls {
+pub(super) struct TlsClient {
     extra: RootCertStore,
     /// Built at the first https request, because reading the system's certificates is slow and not every process needs it.
     config: OnceCell<Arc<ClientConfig>>,
 }
 
-impl Tls {
+impl TlsClient {
     /// Reads the extra file at once, so that the operator sees a mistake in it at the start.
     pub fn new(extra: Option<&Path>) -> Result<Self> {
         let extra = extra.map_or_else(|| Ok(RootCertStore::empty()), read_roots)?;
-        Ok(Tls { extra, config: OnceCell::new() })
+        Ok(TlsClient { extra, config: OnceCell::new() })
     }
 
-    pub async fn connect(&self, host: &Host, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
+    pub async fn connect_tls(&self, host: &TargetHost, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
         let name = server_name(host)?;
-        let config = self.config.get_or_try_init(|| self.configure()).await?.clone();
+        let config = self.config.get_or_try_init(|| self.load_config()).await?.clone();
         TlsConnector::from(config).connect(name, stream).await.map_err(|error| plain_reason(&error))
     }
 
-    async fn configure(&self) -> Result<Arc<ClientConfig>, String> {
+    async fn load_config(&self) -> Result<Arc<ClientConfig>, String> {
         let extra = self.extra.clone();
-        let made = spawn_blocking(move || configure(extra)).await;
+        let made = spawn_blocking(move || build_config(extra)).await;
         made.map_err(|error| error.to_string())?
     }
 }
@@ -56,7 +56,7 @@ fn read_roots(file: &Path) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-fn configure(mut roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
+fn build_config(mut roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {
         tracing::warn!(%error, "failed to read a trusted certificate of the system");
@@ -74,10 +74,10 @@ fn configure(mut roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
 }
 
 /// Certificates name a host without its trailing dot.
-fn server_name(host: &Host) -> Result<ServerName<'static>, String> {
+fn server_name(host: &TargetHost) -> Result<ServerName<'static>, String> {
     match host {
-        Host::Address(address) => Ok(ServerName::from(*address)),
-        Host::Name(name) => {
+        TargetHost::Address(address) => Ok(ServerName::from(*address)),
+        TargetHost::Name(name) => {
             let name = name.strip_suffix('.').unwrap_or(name);
             ServerName::try_from(name.to_owned()).map_err(|_| format!("{name} cannot stand in a certificate"))
         }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use crate::base::{Chance, Error, Result};
+use crate::base::{Error, RandomSource, Result};
 
 /// A datagram may be lost, or a server may be down: each try uses the next server.
 const TRIES: usize = 3;
@@ -26,7 +26,7 @@ const DATAGRAM_BYTES_MAX: usize = 4_096;
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// The texts of all TXT records of a name, each joined from its parts. Uses the given name server, or those of the system.
-pub async fn look_up_txt(name: &str, server: Option<SocketAddr>, chance: &Chance) -> Result<Vec<String>> {
+pub async fn look_up_txt(name: &str, server: Option<SocketAddr>, chance: &RandomSource) -> Result<Vec<String>> {
     let servers = match server {
         Some(server) => vec![server],
         None => system_servers().await,
@@ -34,8 +34,8 @@ pub async fn look_up_txt(name: &str, server: Option<SocketAddr>, chance: &Chance
     let mut reason = String::new();
     for server in servers.iter().cycle().take(TRIES) {
         // The id is unpredictable, so that an attacker cannot forge an answer.
-        let id = u16::from_be_bytes(chance.bytes());
-        match ask(name, *server, id).await {
+        let id = u16::from_be_bytes(chance.secret_bytes());
+        match query_server(name, *server, id).await {
             Ok(texts) => return Ok(texts),
             Err(why) => reason = format!("{server}: {why}"),
         }
@@ -62,28 +62,28 @@ fn named_servers(text: &str) -> Vec<SocketAddr> {
 
 /// The content of an answer.
 #[derive(Debug, PartialEq, Eq)]
-enum Answer {
+enum TxtAnswer {
     Texts(Vec<String>),
     /// The answer did not fit into a datagram.
     Truncated,
     Refused(String),
 }
 
-async fn ask(name: &str, server: SocketAddr, id: u16) -> Result<Vec<String>, String> {
-    let question = question(name, id)?;
+async fn query_server(name: &str, server: SocketAddr, id: u16) -> Result<Vec<String>, String> {
+    let question = build_question(name, id)?;
     let late = |_| format!("there was no answer within {} s", TRY_MAX.as_secs());
-    let mut answer = timeout(TRY_MAX, ask_by_datagram(&question, name, server, id)).await.map_err(late)??;
-    if answer == Answer::Truncated {
-        answer = timeout(TRY_MAX, ask_by_stream(&question, name, server, id)).await.map_err(late)??;
+    let mut answer = timeout(TRY_MAX, query_udp(&question, name, server, id)).await.map_err(late)??;
+    if answer == TxtAnswer::Truncated {
+        answer = timeout(TRY_MAX, query_tcp(&question, name, server, id)).await.map_err(late)??;
     }
     match answer {
-        Answer::Texts(texts) => Ok(texts),
-        Answer::Truncated => Err("the answer is cut off".to_owned()),
-        Answer::Refused(why) => Err(why),
+        TxtAnswer::Texts(texts) => Ok(texts),
+        TxtAnswer::Truncated => Err("the answer is cut off".to_owned()),
+        TxtAnswer::Refused(why) => Err(why),
     }
 }
 
-fn question(name: &str, id: u16) -> Result<Vec<u8>, String> {
+fn build_question(name: &str, id: u16) -> Result<Vec<u8>, String> {
     let name = Name::new(name).map_err(|error| error.to_string())?;
     let mut packet = Packet::new_query(id);
     packet.set_flags(PacketFlag::RECURSION_DESIRED);
@@ -92,7 +92,7 @@ fn question(name: &str, id: u16) -> Result<Vec<u8>, String> {
 }
 
 /// Skips datagrams that do not answer the question, because anybody can send to an open port.
-async fn ask_by_datagram(question: &[u8], name: &str, server: SocketAddr, id: u16) -> Result<Answer, String> {
+async fn query_udp(question: &[u8], name: &str, server: SocketAddr, id: u16) -> Result<TxtAnswer, String> {
     let own: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -104,13 +104,13 @@ async fn ask_by_datagram(question: &[u8], name: &str, server: SocketAddr, id: u1
     let mut message = vec![0; DATAGRAM_BYTES_MAX];
     loop {
         let length = socket.recv(&mut message).await.map_err(failed)?;
-        if let Some(answer) = message.get(..length).and_then(|message| read(message, name, id)) {
+        if let Some(answer) = message.get(..length).and_then(|message| parse_answer(message, name, id)) {
             return Ok(answer);
         }
     }
 }
 
-async fn ask_by_stream(question: &[u8], name: &str, server: SocketAddr, id: u16) -> Result<Answer, String> {
+async fn query_tcp(question: &[u8], name: &str, server: SocketAddr, id: u16) -> Result<TxtAnswer, String> {
     let failed = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect(server).await.map_err(failed)?;
     let length = u16::try_from(question.len()).map_err(|error| error.to_string())?;
@@ -118,17 +118,17 @@ async fn ask_by_stream(question: &[u8], name: &str, server: SocketAddr, id: u16)
     let length = stream.read_u16().await.map_err(failed)?;
     let mut message = vec![0; usize::from(length)];
     stream.read_exact(&mut message).await.map_err(failed)?;
-    read(&message, name, id).ok_or_else(|| "what came is no answer to the question".to_owned())
+    parse_answer(&message, name, id).ok_or_else(|| "what came is no answer to the question".to_owned())
 }
 
-fn read(message: &[u8], name: &str, id: u16) -> Option<Answer> {
+fn parse_answer(message: &[u8], name: &str, id: u16) -> Option<TxtAnswer> {
     let is_answer = header_buffer::has_flags(message, PacketFlag::RESPONSE).ok()?;
     if !is_answer || header_buffer::id(message).ok()? != id {
         return None;
     }
     // A truncated message may end within a record, so it is not parsed; the query is repeated over TCP.
     if header_buffer::has_flags(message, PacketFlag::TRUNCATION).ok()? {
-        return Some(Answer::Truncated);
+        return Some(TxtAnswer::Truncated);
     }
     let packet = Packet::parse(message).ok()?;
     let name = Name::new(name).ok()?;
@@ -137,14 +137,16 @@ fn read(message: &[u8], name: &str, id: u16) -> Option<Answer> {
         return None;
     }
     Some(match packet.rcode() {
-        RCODE::NoError => Answer::Texts(packet.answers.iter().filter_map(|record| text(&record.rdata)).collect()),
+        RCODE::NoError => {
+            TxtAnswer::Texts(packet.answers.iter().filter_map(|record| txt_text(&record.rdata)).collect())
+        }
         // The name does not exist, so it has no records.
-        RCODE::NameError => Answer::Texts(Vec::new()),
-        refused => Answer::Refused(format!("the name server says {refused:?}")),
+        RCODE::NameError => TxtAnswer::Texts(Vec::new()),
+        refused => TxtAnswer::Refused(format!("the name server says {refused:?}")),
     })
 }
 
-fn text(data: &RData<'_>) -> Option<String> {
+fn txt_text(data: &RData<'_>) -> Option<String> {
     match data {
         RData::TXT(txt) => String::try_from(txt.clone()).ok(),
         _ => None,
@@ -175,25 +177,25 @@ mod tests {
     #[test]
     fn an_answer_counts_only_for_its_question() {
         let right = answer(NAME, 7).build_bytes_vec().unwrap();
-        let texts = Answer::Texts(vec!["tenant-control-verification=abc".to_owned()]);
-        assert_eq!(read(&right, NAME, 7), Some(texts));
-        assert_eq!(read(&right, NAME, 8), None, "another id");
-        assert_eq!(read(&right, "_tenant-control.other.test", 7), None, "another name");
-        assert_eq!(read(&question(NAME, 7).unwrap(), NAME, 7), None, "a question is no answer");
-        assert_eq!(read(&right[..11], NAME, 7), None);
+        let texts = TxtAnswer::Texts(vec!["tenant-control-verification=abc".to_owned()]);
+        assert_eq!(parse_answer(&right, NAME, 7), Some(texts));
+        assert_eq!(parse_answer(&right, NAME, 8), None, "another id");
+        assert_eq!(parse_answer(&right, "_tenant-control.other.test", 7), None, "another name");
+        assert_eq!(parse_answer(&build_question(NAME, 7).unwrap(), NAME, 7), None, "a question is no answer");
+        assert_eq!(parse_answer(&right[..11], NAME, 7), None);
     }
 
     #[test]
     fn what_is_cut_off_and_what_is_missing_is_told() {
         let mut cut = answer(NAME, 7);
         cut.set_flags(PacketFlag::TRUNCATION);
-        assert_eq!(read(&cut.build_bytes_vec().unwrap(), NAME, 7), Some(Answer::Truncated));
+        assert_eq!(parse_answer(&cut.build_bytes_vec().unwrap(), NAME, 7), Some(TxtAnswer::Truncated));
         let mut missing = answer(NAME, 7);
         missing.answers.clear();
         *missing.rcode_mut() = RCODE::NameError;
-        assert_eq!(read(&missing.build_bytes_vec().unwrap(), NAME, 7), Some(Answer::Texts(Vec::new())));
+        assert_eq!(parse_answer(&missing.build_bytes_vec().unwrap(), NAME, 7), Some(TxtAnswer::Texts(Vec::new())));
         *missing.rcode_mut() = RCODE::ServerFailure;
-        assert!(matches!(read(&missing.build_bytes_vec().unwrap(), NAME, 7), Some(Answer::Refused(_))));
+        assert!(matches!(parse_answer(&missing.build_bytes_vec().unwrap(), NAME, 7), Some(TxtAnswer::Refused(_))));
     }
 
     #[test]

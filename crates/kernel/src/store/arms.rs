@@ -21,7 +21,7 @@ use super::columns::Text;
 /// assert!(BY_AUTHOR.contains("author_id = $2 AND author_id >= $2 AND id < $3 AND id >= $4 ORDER BY id DESC LIMIT $5"));
 /// ```
 #[derive(Clone, Copy)]
-pub struct Arms {
+pub struct ArmSql {
     columns: &'static str,
     table: &'static str,
     order: &'static [&'static str],
@@ -30,89 +30,89 @@ pub struct Arms {
     only: Option<&'static str>,
 }
 
-impl Arms {
+impl ArmSql {
     /// The columns to read, and the columns that the list is ordered by.
     pub const fn new(columns: &'static str, table: &'static str, order: &'static [&'static str]) -> Self {
-        Arms { columns, table, order, index: None, values: &[], only: None }
+        ArmSql { columns, table, order, index: None, values: &[], only: None }
     }
 
     /// Makes SQLite use this index.
     #[must_use]
-    pub const fn along(self, index: &'static str) -> Self {
-        Arms { index: Some(index), ..self }
+    pub const fn use_index(self, index: &'static str) -> Self {
+        ArmSql { index: Some(index), ..self }
     }
 
     /// The columns that an arm has a value for: those before the sort columns in the index.
     #[must_use]
-    pub const fn of(self, values: &'static [&'static str]) -> Self {
-        Arms { values, ..self }
+    pub const fn where_equal(self, values: &'static [&'static str]) -> Self {
+        ArmSql { values, ..self }
     }
 
     /// The condition of a partial index.
     #[must_use]
-    pub const fn only(self, condition: &'static str) -> Self {
-        Arms { only: Some(condition), ..self }
+    pub const fn where_condition(self, condition: &'static str) -> Self {
+        ArmSql { only: Some(condition), ..self }
     }
 
     #[doc(hidden)]
     pub const fn text(self) -> Text {
         let mut text = Text::of(&["SELECT ", self.columns, " FROM ", self.table]);
         if let Some(index) = self.index {
-            text.add(" /* INDEXED BY ");
-            text.add(index);
-            text.add(" */");
+            text.push_str(" /* INDEXED BY ");
+            text.push_str(index);
+            text.push_str(" */");
         }
-        text.add(" WHERE tenant_id = $1");
-        text.add_each(" = ", self.values);
-        text.add_each(" >= ", self.values);
+        text.push_str(" WHERE tenant_id = $1");
+        text.push_each(" = ", self.values);
+        text.push_each(" >= ", self.values);
         if let Some(condition) = self.only {
-            text.add(" AND ");
-            text.add(condition);
+            text.push_str(" AND ");
+            text.push_str(condition);
         }
-        text.add_bound(" < ", self.order, self.values.len());
-        text.add_bound(" >= ", self.order, self.values.len() + self.order.len());
-        text.add(" ORDER BY ");
+        text.push_bound(" < ", self.order, self.values.len());
+        text.push_bound(" >= ", self.order, self.values.len() + self.order.len());
+        text.push_str(" ORDER BY ");
         let mut at = 0;
         while at < self.order.len() {
-            text.add(if at == 0 { "" } else { ", " });
-            text.add(self.order[at]);
-            text.add(" DESC");
+            text.push_str(if at == 0 { "" } else { ", " });
+            text.push_str(self.order[at]);
+            text.push_str(" DESC");
             at += 1;
         }
-        text.add(" LIMIT ");
-        text.add_place(self.values.len() + 2 * self.order.len());
+        text.push_str(" LIMIT ");
+        text.push_parameter(self.values.len() + 2 * self.order.len());
         text
     }
 }
 
 impl Text {
-    const fn add_each(&mut self, operator: &str, columns: &[&str]) {
+    const fn push_each(&mut self, operator: &str, columns: &[&str]) {
         let mut at = 0;
         while at < columns.len() {
-            self.add(" AND ");
-            self.add(columns[at]);
-            self.add(operator);
-            self.add_place(at);
+            self.push_str(" AND ");
+            self.push_str(columns[at]);
+            self.push_str(operator);
+            self.push_parameter(at);
             at += 1;
         }
     }
 
     /// Several columns are compared as a tuple.
-    const fn add_bound(&mut self, operator: &str, columns: &[&str], first: usize) {
+    const fn push_bound(&mut self, operator: &str, columns: &[&str], first: usize) {
         let (open, close) = if columns.len() == 1 { ("", "") } else { ("(", ")") };
-        self.add(" AND ");
-        self.add(open);
-        self.add(Text::list(columns).as_str());
-        self.add(close);
-        self.add(operator);
-        self.add(open);
+        self.push_str(" AND ");
+        self.push_str(open);
+        self.push_str(Text::list(columns).as_str());
+        self.push_str(close);
+        self.push_str(operator);
+        self.push_str(open);
         let mut at = 0;
         while at < columns.len() {
-            self.add(if at == 0 { "" } else { ", " });
-            self.add_place(first + at);
+            self.push_str(if at == 0 { "" } else { ", " });
+            self.push_parameter(first + at);
             at += 1;
         }
-        self.add(close);
+        self.push_str(close);
     }
 }
 
@@ -130,7 +130,10 @@ mod tests {
 
     #[test]
     fn an_order_of_several_columns_is_bounded_by_all_of_them() {
-        let arms = Arms::new("at, id", "entries", &["at", "id"]).along("by_both").of(&["a", "b"]).only("c <> 'x'");
+        let arms = ArmSql::new("at, id", "entries", &["at", "id"])
+            .use_index("by_both")
+            .where_equal(&["a", "b"])
+            .where_condition("c <> 'x'");
         let text = "SELECT at, id FROM entries /* INDEXED BY by_both */ WHERE tenant_id = $1 AND a = $2 AND b = $3 \
                     AND a >= $2 AND b >= $3 AND c <> 'x' AND (at, id) < ($4, $5) AND (at, id) >= ($6, $7) \
                     ORDER BY at DESC, id DESC LIMIT $8";

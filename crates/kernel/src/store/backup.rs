@@ -18,9 +18,9 @@ pub(super) async fn backup_sqlite(database: PathBuf, target: PathBuf, tag: Strin
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = target.file_name().ok_or_else(|| Error::internal("the backup needs a file name"))?;
         let partial = folder.join(format!(".{}.{tag}.partial", name.to_string_lossy()));
-        let made = copy(&database, &partial)
-            .and_then(|()| std::fs::rename(&partial, &target).map_err(|error| failed(&target, &error)))
-            .and_then(|()| sync(folder));
+        let made = copy_database(&database, &partial)
+            .and_then(|()| std::fs::rename(&partial, &target).map_err(|error| file_error(&target, &error)))
+            .and_then(|()| sync_to_disk(folder));
         if made.is_err() {
             // A partial copy is useless; if it cannot be removed, the error stays the same.
             let _ = std::fs::remove_file(&partial);
@@ -30,19 +30,19 @@ pub(super) async fn backup_sqlite(database: PathBuf, target: PathBuf, tag: Strin
     tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
 }
 
-fn copy(database: &Path, partial: &Path) -> Result<()> {
+fn copy_database(database: &Path, partial: &Path) -> Result<()> {
     // Created before SQLite fills it, so that only the owner can ever read it.
     let name = partial.to_str().ok_or_else(|| Error::internal("the name of the backup is not UTF-8"))?;
-    sqlite::create_private(partial).map_err(|error| failed(partial, &error))?;
-    let connection = sqlite::open(database, LOCK_WAIT_MAX)?;
-    connection.execute("VACUUM INTO $1", [name]).map_err(sqlite::fault)?;
-    sync(partial)
+    sqlite::create_private(partial).map_err(|error| file_error(partial, &error))?;
+    let connection = sqlite::open_connection(database, LOCK_WAIT_MAX)?;
+    connection.execute("VACUUM INTO $1", [name]).map_err(sqlite::map_sqlite_error)?;
+    sync_to_disk(partial)
 }
 
-fn sync(path: &Path) -> Result<()> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(|error| failed(path, &error))
+fn sync_to_disk(path: &Path) -> Result<()> {
+    File::open(path).and_then(|file| file.sync_all()).map_err(|error| file_error(path, &error))
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> Error {
+fn file_error(path: &Path, error: &std::io::Error) -> Error {
     Error::unavailable(format!("{}: {error}", path.display()))
 }

@@ -35,82 +35,82 @@ crate::statements! {
 }
 
 /// Numbers per millisecond, where changes are numbered by time.
-const NUMBERS_OF_A_MS: i64 = 1_024;
+const NUMBERS_PER_MS: i64 = 1_024;
 
 /// A feed position: every change up to it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct ChangePosition {
     /// The id of the transaction that wrote it; always 0 on SQLite, whose single writer makes the order.
     pub written_by: i64,
     pub number: i64,
 }
 
-impl FromRow for Place {
+impl FromRow for ChangePosition {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(Place { written_by: row.get(0)?, number: row.get(1)? })
+        Ok(ChangePosition { written_by: row.get(0)?, number: row.get(1)? })
     }
 }
 
 /// A record that was created, changed or deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changed {
-    pub place: Place,
+pub struct ChangedRecord {
+    pub position: ChangePosition,
     pub tenant: TenantId,
     pub kind: String,
     pub id: String,
 }
 
-impl FromRow for Changed {
+impl FromRow for ChangedRecord {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let place = Place { written_by: row.get(0)?, number: row.get(1)? };
-        Ok(Changed { place, tenant: row.get(2)?, kind: row.get(3)?, id: row.get(4)? })
+        let place = ChangePosition { written_by: row.get(0)?, number: row.get(1)? };
+        Ok(ChangedRecord { position: place, tenant: row.get(2)?, kind: row.get(3)?, id: row.get(4)? })
     }
 }
 
 impl Tx {
     /// Records that a record was created, changed or deleted, for readers that keep a copy of it.
-    pub async fn changed(&mut self, kind: &'static str, id: impl Display) -> Result<()> {
+    pub async fn record_change(&mut self, kind: &'static str, id: impl Display) -> Result<()> {
         if self.tenant_id().is_none() {
             return Err(Error::internal("only a tenant's records change"));
         }
         let mut noted = vec![kind.into(), id.to_string().into()];
         if dialect::numbers_changes_by_time(self.engine()) {
-            noted.push(self.world().now().as_millis().saturating_mul(NUMBERS_OF_A_MS).into());
+            noted.push(self.env().now().as_millis().saturating_mul(NUMBERS_PER_MS).into());
         }
-        self.later(dialect::note_change(self.engine()), noted).await
+        self.enqueue(dialect::insert_change(self.engine()), noted).await
     }
 }
 
 /// The end of the feed. A new reader takes it before it loads all records: every later write comes after this position.
-pub async fn end(system: &Db) -> Result<Place> {
-    system.one(dialect::changes_end(system.engine()), args![]).await
+pub async fn get_end_position(system: &Db) -> Result<ChangePosition> {
+    system.get_one(dialect::changes_end(system.engine()), args![]).await
 }
 
 /// The time that all nodes share, so that a node with a wrong clock does not delete the other nodes' readers.
-async fn now(system: &Db) -> Result<Timestamp> {
-    match dialect::time_of_the_database(system.engine()) {
-        Some(statement) => system.one(statement, args![]).await,
-        None => Ok(system.world().now()),
+async fn get_shared_time(system: &Db) -> Result<Timestamp> {
+    match dialect::select_database_time(system.engine()) {
+        Some(statement) => system.get_one(statement, args![]).await,
+        None => Ok(system.env().now()),
     }
 }
 
 /// Registers a reader, so that no change after its position is deleted.
-pub async fn begin_reader(system: &Db, reader: &str, place: Place) -> Result<()> {
-    let (reader, now) = (reader.to_owned(), now(system).await?);
+pub async fn insert_reader(system: &Db, reader: &str, place: ChangePosition) -> Result<()> {
+    let (reader, now) = (reader.to_owned(), get_shared_time(system).await?);
     let begin =
         async move |tx: &mut Tx| tx.exec(BEGIN_READER, args![reader, place.written_by, place.number, now]).await;
     system.write(begin).await.map(drop)
 }
 
 /// The saved position of a reader; none if the reader was deleted and may have missed changes.
-pub async fn find_reader(system: &Db, reader: &str) -> Result<Option<Place>> {
+pub async fn find_reader_position(system: &Db, reader: &str) -> Result<Option<ChangePosition>> {
     system.find(READER, args![reader]).await
 }
 
 /// Advances a reader's position and marks it as alive. False if the reader was deleted, or its position is not `from`:
 /// another process reads under the same name.
-pub async fn pass(system: &Db, reader: &str, from: Place, to: Place) -> Result<bool> {
-    let (reader, now) = (reader.to_owned(), now(system).await?);
+pub async fn advance_reader(system: &Db, reader: &str, from: ChangePosition, to: ChangePosition) -> Result<bool> {
+    let (reader, now) = (reader.to_owned(), get_shared_time(system).await?);
     let pass = async move |tx: &mut Tx| {
         tx.exec(PASS, args![reader, from.written_by, from.number, to.written_by, to.number, now]).await
     };
@@ -118,28 +118,28 @@ pub async fn pass(system: &Db, reader: &str, from: Place, to: Place) -> Result<b
 }
 
 /// Deletes a reader that is no longer needed.
-pub async fn end_reader(system: &Db, reader: &str) -> Result<()> {
+pub async fn delete_reader(system: &Db, reader: &str) -> Result<()> {
     let reader = reader.to_owned();
     system.write(async move |tx| tx.exec(END_READER, args![reader]).await).await.map(drop)
 }
 
 /// Whether a reader was alive within the last `within_ms`. None if it was deleted.
-pub async fn is_seen(system: &Db, reader: &str, within_ms: i64) -> Result<Option<bool>> {
+pub async fn find_reader_liveness(system: &Db, reader: &str, within_ms: i64) -> Result<Option<bool>> {
     let seen_at: Option<Timestamp> = system.find(READER_SEEN, args![reader]).await?;
-    let since = now(system).await?.plus(-within_ms);
+    let since = get_shared_time(system).await?.plus_ms(-within_ms);
     Ok(seen_at.map(|seen_at| seen_at >= since))
 }
 
 /// Whether the store has the change at a reader's position. It is never deleted while the reader is registered, so a missing
 /// one means that the store was restored to an earlier state.
-pub async fn is_there(system: &Db, place: Place) -> Result<bool> {
+pub async fn has_change_at(system: &Db, place: ChangePosition) -> Result<bool> {
     // Number 0 is the position of a reader that has read no change yet.
-    let found: Option<Place> = system.find(CHANGE_AT, args![place.written_by, place.number]).await?;
+    let found: Option<ChangePosition> = system.find(CHANGE_AT, args![place.written_by, place.number]).await?;
     Ok(place.number == 0 || found.is_some())
 }
 
 /// The number of changes after a position, counted up to `max`.
-pub async fn count_behind(system: &Db, behind: Place, max: i64) -> Result<usize> {
+pub async fn count_changes_after(system: &Db, behind: ChangePosition, max: i64) -> Result<usize> {
     let numbers: Vec<i64> = system.list(NUMBERS_BEHIND, args![behind.written_by, behind.number, max]).await?;
     Ok(numbers.len())
 }
@@ -150,20 +150,20 @@ pub async fn has_readers(system: &Db) -> Result<bool> {
 }
 
 /// Deletes all readers after a restore: their copies no longer match the store, so each must start over.
-pub async fn forget_readers(system: &Db) -> Result<()> {
+pub async fn delete_all_readers(system: &Db) -> Result<()> {
     system.write(async |tx| tx.exec(FORGET_ALL_READERS, args![]).await).await.map(drop)
 }
 
 /// The next changes of all tenants after a position.
-pub async fn read(system: &Db, behind: Place, limit: i64) -> Result<Vec<Changed>> {
-    system.list(dialect::changes_behind(system.engine()), args![behind.written_by, behind.number, limit]).await
+pub async fn list_changes_after(system: &Db, behind: ChangePosition, limit: i64) -> Result<Vec<ChangedRecord>> {
+    system.list(dialect::changes_after(system.engine()), args![behind.written_by, behind.number, limit]).await
 }
 
 /// Deletes at most `limit` changes that every reader has passed, and returns how many. Readers that were not alive for
 /// `forget_after_ms` are deleted, too. On SQLite the last change stays, because the next one is numbered from it.
-pub async fn clean(system: &Db, forget_after_ms: i64, limit: i64) -> Result<u64> {
-    let now = now(system).await?;
-    let (seen_before, seen_after) = (now.plus(-forget_after_ms), now.plus(forget_after_ms));
+pub async fn delete_passed_changes(system: &Db, forget_after_ms: i64, limit: i64) -> Result<u64> {
+    let now = get_shared_time(system).await?;
+    let (seen_before, seen_after) = (now.plus_ms(-forget_after_ms), now.plus_ms(forget_after_ms));
     let clean = async move |tx: &mut Tx| {
         // Only one node at a time: two would wait for each other's rows.
         if !tx.try_lock("changes.clean").await? {
@@ -172,8 +172,8 @@ pub async fn clean(system: &Db, forget_after_ms: i64, limit: i64) -> Result<u64>
         tx.exec(FORGET_READERS, args![seen_before, seen_after]).await?;
         // The end is read first: a reader that registers after this starts beyond it, and one that registered before is
         // found.
-        let end: Place = tx.one(dialect::changes_end(tx.engine()), args![]).await?;
-        let last: Option<Place> = tx.find(LAST_READER, args![]).await?;
+        let end: ChangePosition = tx.get_one(dialect::changes_end(tx.engine()), args![]).await?;
+        let last: Option<ChangePosition> = tx.find(LAST_READER, args![]).await?;
         let passed = last.map_or(end, |last| last.min(end));
         tx.exec(CLEAN, args![passed.written_by, passed.number, limit]).await
     };

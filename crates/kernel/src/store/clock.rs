@@ -3,11 +3,11 @@
 use std::mem::replace;
 
 use crate::args;
-use crate::base::{Clock, Error, MINUTE_MS, Result, Timestamp};
+use crate::base::{Error, MINUTE_MS, Result, Timestamp, WallClock};
 
 use super::delta::LAST_TICK;
-use super::tx::Conn;
-use super::{Engine, Tx};
+use super::tx::EngineConnection;
+use super::{DatabaseEngine, Tx};
 
 /// How far a tenant's clock may be ahead of the database's time: more than clocks of healthy machines ever differ. Without
 /// the limit, one node whose clock is months ahead would move the times of all later records, permanently.
@@ -54,23 +54,23 @@ impl Tx {
         if let Some(tick) = self.tick {
             return Ok(tick);
         }
-        if let Some(ticking) = self.ticking.take() {
-            let moved = self.answer(ticking).await?.pop();
-            return self.ticked(moved.ok_or_else(|| Error::internal("a clock that was moved does not tell"))?);
+        if let Some(ticking) = self.pending_tick.take() {
+            let moved = self.await_rows(ticking).await?.pop();
+            return self.save_tick(moved.ok_or_else(|| Error::internal("a clock that was moved does not tell"))?);
         }
         if self.tenant_id().is_none() {
             return Err(Error::internal("only a tenant's handle has a clock to move"));
         }
-        let now = self.world().now();
+        let now = self.env().now();
         let moved = match self.move_clock(now).await? {
             Some(moved) => moved,
-            None => self.one(FIRST_TICK, args![now]).await?,
+            None => self.get_one(FIRST_TICK, args![now]).await?,
         };
-        self.ticked(moved)
+        self.save_tick(moved)
     }
 
-    fn ticked(&mut self, (at, sequence): (Timestamp, i64)) -> Result<Tick> {
-        self.check_ahead(at)?;
+    fn save_tick(&mut self, (at, sequence): (Timestamp, i64)) -> Result<Tick> {
+        self.check_clock_ahead(at)?;
         let tick = Tick { at, sequence };
         self.tick = Some(tick);
         Ok(tick)
@@ -78,22 +78,22 @@ impl Tx {
 
     /// Advances the tenant's clock without waiting; [`Tx::tick`] returns the tick. On PostgreSQL the statement is deferred
     /// and sent with the next awaited one, and queries after it run under the clock's lock.
-    pub async fn tick_ahead(&mut self) -> Result<()> {
-        if self.tick.is_some() || self.ticking.is_some() {
+    pub async fn send_tick(&mut self) -> Result<()> {
+        if self.tick.is_some() || self.pending_tick.is_some() {
             return Ok(());
         }
-        if self.engine() == Engine::Sqlite || self.tenant_id().is_none() {
+        if self.engine() == DatabaseEngine::Sqlite || self.tenant_id().is_none() {
             return self.tick().await.map(drop);
         }
         // `FIRST_TICK`, because whether the clock exists would be known only after the queries behind it have run.
-        self.ticking = Some(self.ask(FIRST_TICK, vec![self.world().now().into()]).await?);
+        self.pending_tick = Some(self.send_query(FIRST_TICK, vec![self.env().now().into()]).await?);
         Ok(())
     }
 
     /// On SQLite a SELECT and an UPDATE are cheaper than RETURNING, for which it creates a table at each execution. No other
     /// writer comes in between.
     async fn move_clock(&mut self, now: Timestamp) -> Result<Option<(Timestamp, i64)>> {
-        if self.engine() == Engine::Postgres {
+        if self.engine() == DatabaseEngine::Postgres {
             return self.find(TICK, args![now]).await;
         }
         let Some((last, sequence)) = self.find::<(Timestamp, i64)>(LAST_TICK, args![]).await? else { return Ok(None) };
@@ -104,17 +104,19 @@ impl Tx {
 
     /// The database's time: on PostgreSQL its own when the transaction began, or this node's before the first statement.
     pub fn database_now(&self) -> Timestamp {
-        match (&self.connection, &self.world().clock) {
-            (Conn::Postgres(_), Clock::Manual(_)) | (Conn::Sqlite(_), _) => self.world().now(),
-            (Conn::Postgres(session), _) => session.began_at().unwrap_or_else(|| self.world().now()),
+        match (&self.connection, &self.env().clock) {
+            (EngineConnection::Postgres(_), WallClock::Manual(_)) | (EngineConnection::Sqlite(_), _) => {
+                self.env().now()
+            }
+            (EngineConnection::Postgres(session), _) => session.began_at().unwrap_or_else(|| self.env().now()),
         }
     }
 
     /// Refuses writes of a node whose clock is far ahead of the database's: it would delete rows before their retention
     /// ends, and hold its leases too long.
-    pub(super) fn check_node(&self) -> Result<()> {
-        let (now, own) = (self.world().now(), self.database_now());
-        if now <= own.plus(CLOCK_AHEAD_MAX_MS) {
+    pub(super) fn check_node_clock(&self) -> Result<()> {
+        let (now, own) = (self.env().now(), self.database_now());
+        if now <= own.plus_ms(CLOCK_AHEAD_MAX_MS) {
             return Ok(());
         }
         Err(Error::unavailable(format!(
@@ -122,15 +124,15 @@ impl Tx {
         )))
     }
 
-    fn check_ahead(&mut self, at: Timestamp) -> Result<()> {
+    fn check_clock_ahead(&mut self, at: Timestamp) -> Result<()> {
         let own = self.database_now();
-        if at <= own.plus(CLOCK_AHEAD_MAX_MS) {
+        if at <= own.plus_ms(CLOCK_AHEAD_MAX_MS) {
             return Ok(());
         }
         // This transaction has advanced the clock already, so it must not be committed.
         self.doomed = true;
-        self.check_node()?;
-        let tenant = self.handle.visible();
+        self.check_node_clock()?;
+        let tenant = self.handle.visible_tenant();
         Err(Error::unavailable(format!(
             "the clock of {tenant} stands at {at}, and it is {own}: a node's clock was wrong; `tenant-control admin clock \
              repair` sets it back"
@@ -142,7 +144,7 @@ impl Tx {
     pub async fn next_sequence(&mut self) -> Result<i64> {
         let tick = self.tick().await?;
         if replace(&mut self.sequence_used, true) {
-            return self.one(NEXT_SEQUENCE, args![]).await;
+            return self.get_one(NEXT_SEQUENCE, args![]).await;
         }
         Ok(tick.sequence)
     }

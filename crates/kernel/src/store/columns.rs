@@ -102,7 +102,7 @@ impl Text {
     pub const fn of(parts: &[&str]) -> Self {
         let (mut text, mut at) = (Text { bytes: [0; TEXT_BYTES_MAX], len: 0 }, 0);
         while at < parts.len() {
-            text.add(parts[at]);
+            text.push_str(parts[at]);
             at += 1;
         }
         text
@@ -111,8 +111,8 @@ impl Text {
     pub const fn list(names: &[&str]) -> Self {
         let (mut text, mut at) = (Text::of(&[]), 0);
         while at < names.len() {
-            text.add(if at == 0 { "" } else { ", " });
-            text.add(names[at]);
+            text.push_str(if at == 0 { "" } else { ", " });
+            text.push_str(names[at]);
             at += 1;
         }
         text
@@ -122,11 +122,11 @@ impl Text {
         let mut text = Text::of(&["INSERT INTO ", table, " (tenant_id, ", Text::list(names).as_str(), ") VALUES ($1"]);
         let mut at = 0;
         while at < names.len() {
-            text.add(", ");
-            text.add_place(at);
+            text.push_str(", ");
+            text.push_parameter(at);
             at += 1;
         }
-        text.add(")");
+        text.push_str(")");
         text
     }
 
@@ -134,18 +134,18 @@ impl Text {
     pub const fn update(table: &str, names: &[&str], keys: &[&str]) -> Self {
         let (mut text, mut at, mut is_first) = (Text::of(&["UPDATE ", table, " SET "]), 0, true);
         while at < names.len() {
-            if place_of(names[at], keys) == keys.len() {
-                text.add(if is_first { "" } else { ", " });
-                text.add_equal(names[at], at);
+            if position_of(names[at], keys) == keys.len() {
+                text.push_str(if is_first { "" } else { ", " });
+                text.push_equality(names[at], at);
                 is_first = false;
             }
             at += 1;
         }
-        text.add(" WHERE tenant_id = $1");
+        text.push_str(" WHERE tenant_id = $1");
         let mut key = 0;
         while key < keys.len() {
-            text.add(" AND ");
-            text.add_equal(keys[key], place_of(keys[key], names));
+            text.push_str(" AND ");
+            text.push_equality(keys[key], position_of(keys[key], names));
             key += 1;
         }
         text
@@ -159,7 +159,7 @@ impl Text {
         }
     }
 
-    pub(super) const fn add(&mut self, part: &str) {
+    pub(super) const fn push_str(&mut self, part: &str) {
         let (part, mut at) = (part.as_bytes(), 0);
         while at < part.len() {
             self.bytes[self.len] = part[at];
@@ -168,38 +168,38 @@ impl Text {
         }
     }
 
-    const fn add_equal(&mut self, name: &str, at: usize) {
-        self.add(name);
-        self.add(" = ");
-        self.add_place(at);
+    const fn push_equality(&mut self, name: &str, at: usize) {
+        self.push_str(name);
+        self.push_str(" = ");
+        self.push_parameter(at);
     }
 
     /// The parameter of a column of the list; `$1` is the tenant.
-    pub(super) const fn add_place(&mut self, at: usize) {
-        self.add("$");
-        self.add_number(at + 2);
+    pub(super) const fn push_parameter(&mut self, at: usize) {
+        self.push_str("$");
+        self.push_number(at + 2);
     }
 
-    const fn add_number(&mut self, number: usize) {
+    const fn push_number(&mut self, number: usize) {
         if number >= 10 {
-            self.add_number(number / 10);
+            self.push_number(number / 10);
         }
-        self.add(DIGITS[number % 10]);
+        self.push_str(DIGITS[number % 10]);
     }
 }
 
 const DIGITS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
 /// The position of a name in a list, or the list's length.
-const fn place_of(name: &str, names: &[&str]) -> usize {
+const fn position_of(name: &str, names: &[&str]) -> usize {
     let mut at = 0;
-    while at < names.len() && !is_same(name.as_bytes(), names[at].as_bytes()) {
+    while at < names.len() && !is_equal(name.as_bytes(), names[at].as_bytes()) {
         at += 1;
     }
     at
 }
 
-const fn is_same(a: &[u8], b: &[u8]) -> bool {
+const fn is_equal(a: &[u8], b: &[u8]) -> bool {
     let mut at = 0;
     while at < a.len() && at < b.len() && a[at] == b[at] {
         at += 1;

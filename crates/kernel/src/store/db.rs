@@ -6,21 +6,21 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::args;
-use crate::base::{Actor, Clock, Error, Result, TenantId, Timestamp, World};
+use crate::base::{Actor, Env, Error, Result, TenantId, Timestamp, WallClock};
 
-use super::handle::{Handle, Lane, Purpose, Reach};
-use super::job::{AnyJob, Job, Made, any_job};
+use super::handle::{FairnessKey, HandleContext, HandleReach, Purpose};
+use super::job::{BoxedJob, JobOutput, WriteJob, box_job};
 use super::maintenance::MaintenancePermit;
-use super::postgres::Session;
-use super::row::{EachRow, take_only};
+use super::postgres::PostgresSession;
+use super::row::{RowCallback, set_only_row};
 use super::tx::Tx;
-use super::{Args, Backend, Engine, FromRow, Row, Select, Store, dialect};
+use super::{Args, DatabaseEngine, FromRow, Row, Select, Store, StoreBackend, dialect};
 
 /// How long a caller waits for maintenance before it fails with 503.
 const MAINTENANCE_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The longest time after which SQLite tries again to take the lock.
-const MAKE_WAY: Duration = Duration::from_millis(100);
+const YIELD_TIME: Duration = Duration::from_millis(100);
 
 /// A handle to the records of one tenant, or to all on behalf of the system.
 ///
@@ -29,20 +29,20 @@ const MAKE_WAY: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub struct Db {
     store: Store,
-    handle: Arc<Handle>,
+    handle: Arc<HandleContext>,
 }
 
 impl Db {
-    pub(super) fn new(store: Store, reach: Reach, actor: Actor) -> Self {
-        let (world, followers) = (store.world().clone(), store.followers());
-        Db { store, handle: Arc::new(Handle { reach, job: false, actor, world, followers }) }
+    pub(super) fn new(store: Store, reach: HandleReach, actor: Actor) -> Self {
+        let (world, followers) = (store.env().clone(), store.followers());
+        Db { store, handle: Arc::new(HandleContext { reach, is_job: false, actor, env: world, followers }) }
     }
 
     /// A handle for background jobs: their writes do not queue with the tenant's requests.
     pub(super) fn for_job(store: Store, tenant: TenantId) -> Self {
-        let (world, reach) = (store.world().clone(), Reach::Tenant(tenant, tenant.to_string()));
-        let (actor, followers) = (Actor::system(), store.followers());
-        Db { store, handle: Arc::new(Handle { reach, job: true, actor, world, followers }) }
+        let (world, reach) = (store.env().clone(), HandleReach::Tenant(tenant, tenant.to_string()));
+        let (actor, followers) = (Actor::for_system(), store.followers());
+        Db { store, handle: Arc::new(HandleContext { reach, is_job: true, actor, env: world, followers }) }
     }
 
     pub fn tenant_id(&self) -> Option<TenantId> {
@@ -52,8 +52,8 @@ impl Db {
     /// The purpose of a system handle; none on a tenant's handle.
     pub fn purpose(&self) -> Option<Purpose> {
         match self.handle.reach {
-            Reach::System(purpose) => Some(purpose),
-            Reach::Tenant(..) => None,
+            HandleReach::System(purpose) => Some(purpose),
+            HandleReach::Tenant(..) => None,
         }
     }
 
@@ -61,19 +61,19 @@ impl Db {
         &self.handle.actor
     }
 
-    pub fn world(&self) -> &World {
-        &self.handle.world
+    pub fn env(&self) -> &Env {
+        &self.handle.env
     }
 
-    pub fn engine(&self) -> Engine {
+    pub fn engine(&self) -> DatabaseEngine {
         self.store.engine()
     }
 
     /// Pauses a command that writes much beside a running server: on SQLite the server polls for the lock, and must find it
     /// free.
-    pub async fn make_way(&self) {
-        if self.engine() == Engine::Sqlite {
-            tokio::time::sleep(MAKE_WAY).await;
+    pub async fn yield_write_lock(&self) {
+        if self.engine() == DatabaseEngine::Sqlite {
+            tokio::time::sleep(YIELD_TIME).await;
         }
     }
 
@@ -81,24 +81,24 @@ impl Db {
     /// would wait for all queued ones, and on PostgreSQL each would hold a connection while it waits for the tenant's clock.
     /// The permit is held until the write is committed, even if the caller is gone.
     pub async fn acquire_maintenance_permit(&self) -> Result<MaintenancePermit> {
-        let turns = &self.store.0.maintenance_turns;
+        let turns = &self.store.0.maintenance_limiter;
         // The tenant's permit comes first, so that a tenant has at most one job in the queue for the shared one.
-        let lane = self.tenant_id().map_or(Lane::System, Lane::Tenant);
-        let of_tenant = turns.take(lane, MAINTENANCE_WAIT_MAX).await?;
+        let lane = self.tenant_id().map_or(FairnessKey::System, FairnessKey::Tenant);
+        let of_tenant = turns.acquire(lane, MAINTENANCE_WAIT_MAX).await?;
         let mut of_all = None;
-        if self.engine() == Engine::Sqlite && lane != Lane::System {
-            of_all = Some(turns.take(Lane::System, MAINTENANCE_WAIT_MAX).await?);
+        if self.engine() == DatabaseEngine::Sqlite && lane != FairnessKey::System {
+            of_all = Some(turns.acquire(FairnessKey::System, MAINTENANCE_WAIT_MAX).await?);
         }
         Ok(MaintenancePermit::new(of_tenant, of_all))
     }
 
     /// The database's time: its own where it has a clock, because the clock of a command's machine may be wrong.
     pub async fn database_now(&self) -> Result<Timestamp> {
-        match (self.store.backend(), &self.world().clock) {
-            (Backend::Sqlite(_), _) | (Backend::Postgres(_), Clock::Manual(_)) => Ok(self.world().now()),
-            (Backend::Postgres(postgres), _) => {
-                let mut session = Session::for_reading(&postgres.pool).await?;
-                session.ask_unbound(&self.handle, dialect::POSTGRES_CLOCK, args![]).await
+        match (self.store.backend(), &self.env().clock) {
+            (StoreBackend::Sqlite(_), _) | (StoreBackend::Postgres(_), WallClock::Manual(_)) => Ok(self.env().now()),
+            (StoreBackend::Postgres(postgres), _) => {
+                let mut session = PostgresSession::for_reading(&postgres.pool).await?;
+                session.query_unbound(&self.handle, dialect::POSTGRES_CLOCK, args![]).await
             }
         }
     }
@@ -111,9 +111,9 @@ impl Db {
     /// By how many milliseconds this node's clock is ahead of the database's, less the uncertainty of the round trip. Zero
     /// on SQLite.
     pub async fn clock_ahead_ms(&self) -> Result<i64> {
-        let asked_at = self.world().now();
+        let asked_at = self.env().now();
         let told = self.database_now().await?;
-        let answered_at = self.world().now();
+        let answered_at = self.env().now();
         // The database read its clock between the request and the answer, so a time between them is no difference.
         Ok((asked_at.as_millis() - told.as_millis()).max(0) + (answered_at.as_millis() - told.as_millis()).min(0))
     }
@@ -125,9 +125,9 @@ impl Db {
     /// never retried here.
     pub async fn write<R: Send + 'static>(
         &self,
-        job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+        job: impl for<'t> WriteJob<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<R> {
-        downcast(self.run(any_job(job), None).await?)
+        downcast_output(self.run_job(box_job(job), None).await?)
     }
 
     /// Like [`Db::write`], for a maintenance job that changes many pages. On SQLite it is not part of a group commit: inside
@@ -135,24 +135,26 @@ impl Db {
     pub async fn write_in_own_commit<R: Send + 'static>(
         &self,
         permit: MaintenancePermit,
-        job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+        job: impl for<'t> WriteJob<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<R> {
-        downcast(self.run(any_job(job), Some(permit)).await?)
+        downcast_output(self.run_job(box_job(job), Some(permit)).await?)
     }
 
-    fn run(&self, job: AnyJob, permit: Option<MaintenancePermit>) -> BoxFuture<'_, Result<Made>> {
+    fn run_job(&self, job: BoxedJob, permit: Option<MaintenancePermit>) -> BoxFuture<'_, Result<JobOutput>> {
         match self.store.backend() {
-            Backend::Sqlite(sqlite) => Box::pin(sqlite.writer.write(self.handle.clone(), job, permit)),
-            Backend::Postgres(postgres) => Box::pin(async move {
+            StoreBackend::Sqlite(sqlite) => Box::pin(sqlite.writer.run_job(self.handle.clone(), job, permit)),
+            StoreBackend::Postgres(postgres) => Box::pin(async move {
                 let (mut turn, mut job_turn) = (None, None);
                 match self.tenant_id() {
-                    Some(tenant) if self.handle.job => job_turn = Some(postgres.turns.take_for_job(tenant).await?),
-                    Some(tenant) => turn = Some(postgres.turns.take(tenant, postgres.wait_max).await?),
+                    Some(tenant) if self.handle.is_job => {
+                        job_turn = Some(postgres.limiter.acquire_job_write(tenant).await?)
+                    }
+                    Some(tenant) => turn = Some(postgres.limiter.acquire_write(tenant, postgres.wait_max).await?),
                     None => {}
                 }
-                let tx = Tx::postgres(Session::for_writing(&postgres.pool).await?, self.handle.clone());
+                let tx = Tx::on_postgres(PostgresSession::for_writing(&postgres.pool).await?, self.handle.clone());
                 // Spawned, so that a caller that goes away cannot stop it between BEGIN and COMMIT.
-                let news = self.store.news_of_writes().clone();
+                let news = self.store.commit_notifier().clone();
                 let write = async move {
                     let _turns = (turn, job_turn, permit);
                     tx.run_to_commit(job, &news).await
@@ -163,97 +165,100 @@ impl Db {
     }
 
     /// The one row of a query; no row is "not found".
-    pub async fn one<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<T> {
+    pub async fn get_one<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<T> {
         self.find(sql, args).await?.ok_or_else(Error::not_found)
     }
 
     pub async fn find<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<Option<T>> {
         let mut found = None;
-        self.ask(sql, args, &mut |row| take_only(&mut found, row, sql)).await?;
+        self.query_each(sql, args, &mut |row| set_only_row(&mut found, row, sql)).await?;
         Ok(found)
     }
 
     /// All rows of a query, so the statement needs a LIMIT.
     pub async fn list<T: FromRow>(&self, sql: &str, args: Args<'_>) -> Result<Vec<T>> {
         let mut found = Vec::new();
-        self.ask(sql, args, &mut |row| T::from_row(row).map(|row| found.push(row))).await?;
+        self.query_each(sql, args, &mut |row| T::from_row(row).map(|row| found.push(row))).await?;
         Ok(found)
     }
 
-    async fn ask(&self, sql: &str, args: Args<'_>, each: EachRow<'_>) -> Result<()> {
-        self.world().statements.note();
+    async fn query_each(&self, sql: &str, args: Args<'_>, each: RowCallback<'_>) -> Result<()> {
+        self.env().statements.add_one();
         match self.store.backend() {
-            Backend::Sqlite(lite) => {
-                let lent = lite.readers.lend(self.handle.lane()).await?;
-                lent.read(|reader| reader.ask(self.handle.bound(), sql, args, each))
+            StoreBackend::Sqlite(lite) => {
+                let lent = lite.readers.acquire_reader(self.handle.fairness_key()).await?;
+                lent.read_with(|reader| reader.query_each(self.handle.bound_tenant(), sql, args, each))
             }
-            Backend::Postgres(postgres) => {
-                let _turn = postgres.turns.take_to_read(self.handle.lane(), postgres.wait_max).await?;
-                Session::for_reading(&postgres.pool).await?.ask_each(&self.handle, sql, args, each).await
+            StoreBackend::Postgres(postgres) => {
+                let _turn = postgres.limiter.acquire_read(self.handle.fairness_key(), postgres.wait_max).await?;
+                PostgresSession::for_reading(&postgres.pool).await?.query_each(&self.handle, sql, args, each).await
             }
         }
     }
 
     pub async fn select<T: FromRow>(&self, select: &Select) -> Result<Vec<T>> {
-        let finished = select.finish();
-        self.handle.check_select(finished.tenant)?;
-        self.store.note_list(&finished.text);
-        self.list(&finished.text, &finished.params()).await
+        let finished = select.to_statement();
+        self.handle.check_select(finished.for_tenant)?;
+        self.store.record_list(&finished.text);
+        self.list(&finished.text, &finished.to_params()).await
     }
 
-    pub(super) fn lane(&self) -> Lane {
-        self.handle.lane()
+    pub(super) fn fairness_key(&self) -> FairnessKey {
+        self.handle.fairness_key()
     }
 
     /// Like [`Db::select`], for a query that may read many rows: on SQLite it runs on blocking threads, with connections of
     /// its own.
     pub async fn scan<T: FromRow + 'static>(&self, select: &Select) -> Result<Vec<T>> {
-        let finished = select.finish();
-        self.handle.check_select(finished.tenant)?;
-        self.store.note_list(&finished.text);
+        let finished = select.to_statement();
+        self.handle.check_select(finished.for_tenant)?;
+        self.store.record_list(&finished.text);
         match self.store.backend() {
-            Backend::Sqlite(lite) => {
-                self.world().statements.note();
+            StoreBackend::Sqlite(lite) => {
+                self.env().statements.add_one();
                 // It waits here and not on a blocking thread, of which there are few.
                 let mut of_tenant = None;
                 if self.tenant_id().is_some() {
-                    of_tenant = Some(lite.scan_turns_of_tenants.take(self.handle.lane(), lite.wait_max).await?);
+                    of_tenant =
+                        Some(lite.tenant_scan_limiter.acquire(self.handle.fairness_key(), lite.wait_max).await?);
                 }
-                let turn = tokio::time::timeout(lite.wait_max, lite.scan_turns.clone().acquire_owned());
+                let turn = tokio::time::timeout(lite.wait_max, lite.scan_permits.clone().acquire_owned());
                 let turn =
                     turn.await.map_err(|_| Error::unavailable("no connection to scan with became free in time"))?;
                 let (store, handle) = (self.store.clone(), self.handle.clone());
                 let work = move || {
                     let _turns = (of_tenant, turn);
-                    let Backend::Sqlite(lite) = store.backend() else {
+                    let StoreBackend::Sqlite(lite) = store.backend() else {
                         return Err(Error::internal("the engine has changed"));
                     };
-                    let lent = lite.scanners.lend_now()?;
+                    let lent = lite.scanners.try_acquire_reader()?;
                     let mut found = Vec::new();
                     let mut each = |row: &Row<'_>| T::from_row(row).map(|row| found.push(row));
-                    lent.read(|reader| reader.ask(handle.bound(), &finished.text, &finished.params(), &mut each))?;
+                    lent.read_with(|reader| {
+                        reader.query_each(handle.bound_tenant(), &finished.text, &finished.to_params(), &mut each)
+                    })?;
                     Ok(found)
                 };
                 tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
             }
-            Backend::Postgres(_) => self.list(&finished.text, &finished.params()).await,
+            StoreBackend::Postgres(_) => self.list(&finished.text, &finished.to_params()).await,
         }
     }
 
     /// See [`Store::explain_select`].
-    pub(super) async fn explain(&self, select: &Select) -> Result<Vec<String>> {
-        let finished = select.finish();
-        let text = format!("{}{}", dialect::explain(self.engine()), finished.text);
+    pub(super) async fn explain_select(&self, select: &Select) -> Result<Vec<String>> {
+        let finished = select.to_statement();
+        let text = format!("{}{}", dialect::explain_prefix(self.engine()), finished.text);
         match self.engine() {
-            Engine::Sqlite => {
-                let steps: Vec<(i64, i64, i64, String)> = self.list(&text, &finished.params()).await?;
+            DatabaseEngine::Sqlite => {
+                let steps: Vec<(i64, i64, i64, String)> = self.list(&text, &finished.to_params()).await?;
                 Ok(steps.into_iter().map(|(.., step)| step).collect())
             }
-            Engine::Postgres => self.list(&text, &finished.params()).await,
+            DatabaseEngine::Postgres => self.list(&text, &finished.to_params()).await,
         }
     }
 }
 
-fn downcast<R: 'static>(made: Made) -> Result<R> {
+fn downcast_output<R: 'static>(made: JobOutput) -> Result<R> {
     made.downcast().map(|made| *made).map_err(|_| Error::internal("a write has made something else"))
 }

@@ -8,7 +8,7 @@
 //! A deleted record stays as a tombstone: deleting is a change, which also sets the time of the deletion. Only the list of
 //! changes shows it; every other list leaves it out.
 
-use super::{Compare, Db, Direction, Select, Tick, Value};
+use super::{Compare, Db, Select, SortDirection, Tick, Value};
 use crate::args;
 use crate::base::{Result, Timestamp};
 
@@ -28,7 +28,7 @@ impl Db {
 
 /// Where a list of changes starts.
 #[derive(Clone, Debug)]
-pub enum From {
+pub enum DeltaStart {
     /// At the changes of this time or later.
     Since(Timestamp),
     /// After this record: its `updated_at`, `sequence` and key.
@@ -46,20 +46,20 @@ pub struct Delta {
 
 impl Delta {
     /// Selects the changes from `from` on, in their order, and none after `until`: see [`Db::last_tick`].
-    pub fn follow(self, select: Select, from: From, until: Tick) -> Select {
+    pub fn select_changes(self, select: Select, from: DeltaStart, until: Tick) -> Select {
         let fields = ["updated_at", "sequence", self.key];
         let select = match from {
-            From::Since(since) => select.compare("updated_at", Compare::AtLeast, since),
-            From::Behind(position) => select.after(&fields, Direction::Ascending, position),
+            DeltaStart::Since(since) => select.where_compare("updated_at", Compare::AtLeast, since),
+            DeltaStart::Behind(position) => select.seek_after(&fields, SortDirection::Ascending, position),
         };
         let bound = [until.at.into(), until.sequence.into()];
-        select.raw("AND (updated_at, sequence) <= (?, ?)", bound).order(&fields, Direction::Ascending)
+        select.append_sql("AND (updated_at, sequence) <= (?, ?)", bound).order_by(&fields, SortDirection::Ascending)
     }
 
     /// Excludes tombstones, for every other list.
-    pub fn present(self, select: Select) -> Select {
+    pub fn exclude_deleted(self, select: Select) -> Select {
         match self.tombstone {
-            Some(column) => select.absent(column),
+            Some(column) => select.where_null(column),
             None => select,
         }
     }

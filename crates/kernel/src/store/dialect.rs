@@ -1,6 +1,6 @@
 //! Every difference between the two engines in SQL. Elsewhere a statement is written once for both.
 
-use super::Engine;
+use super::DatabaseEngine;
 
 /// Opens the transaction that a group of SQLite jobs shares. IMMEDIATE takes the write lock at once: a deferred
 /// transaction that finds the lock taken at its first write cannot wait for it.
@@ -69,13 +69,13 @@ pub(super) fn sqlite_text(sql: &str) -> String {
     while let Some(start) = rest.find(['$', '\'', '"', '/', '-']) {
         let (before, found) = rest.split_at(start);
         text.push_str(before);
-        if let Some((index, after)) = found.strip_prefix(INDEX_NAMED).and_then(|named| named.split_once(" */")) {
+        if let Some((index, after)) = found.strip_prefix(INDEX_HINT).and_then(|named| named.split_once(" */")) {
             text.push_str("INDEXED BY ");
             text.push_str(index);
             rest = after;
             continue;
         }
-        let length = whole(found);
+        let length = token_len(found);
         let (token, after) = found.split_at(length);
         let is_number = token == "$" && after.starts_with(|next: char| next.is_ascii_digit());
         text.push_str(if is_number { "?" } else { token });
@@ -85,11 +85,11 @@ pub(super) fn sqlite_text(sql: &str) -> String {
     text
 }
 
-const INDEX_NAMED: &str = "/* INDEXED BY ";
+const INDEX_HINT: &str = "/* INDEXED BY ";
 
 /// The length of the quoted text or comment that begins here; else one character. A doubled quote is read as the end of
 /// one text and the beginning of the next, which has the same effect.
-fn whole(found: &str) -> usize {
+fn token_len(found: &str) -> usize {
     let ends = [("'", "'"), ("\"", "\""), ("/*", "*/"), ("--", "\n")];
     let Some((begin, end)) = ends.into_iter().find(|(begin, _)| found.starts_with(begin)) else { return 1 };
     found[begin.len()..].find(end).map_or(found.len(), |at| begin.len() + at + end.len())
@@ -112,37 +112,37 @@ macro_rules! database_time {
 }
 
 /// The end of a SELECT that locks its rows and skips locked ones.
-pub(super) fn skip_locked(engine: Engine) -> &'static str {
+pub(super) fn skip_locked(engine: DatabaseEngine) -> &'static str {
     match engine {
-        Engine::Sqlite => "",
-        Engine::Postgres => " FOR UPDATE SKIP LOCKED",
+        DatabaseEngine::Sqlite => "",
+        DatabaseEngine::Postgres => " FOR UPDATE SKIP LOCKED",
     }
 }
 
 /// Inserts a change of a tenant's record. PostgreSQL adds the transaction id. SQLite's single writer numbers changes by
 /// time, in the order of commits, so that changes after a restore get other numbers than those that were lost by it.
-pub(super) fn note_change(engine: Engine) -> &'static str {
+pub(super) fn insert_change(engine: DatabaseEngine) -> &'static str {
     match engine {
-        Engine::Sqlite => {
+        DatabaseEngine::Sqlite => {
             "INSERT INTO changes (written_by, number, tenant_id, kind, record_id)
              SELECT 0, MAX(COALESCE((SELECT MAX(number) FROM changes WHERE written_by = 0), 0) + 1, $4), $1, $2, $3"
         }
-        Engine::Postgres => "INSERT INTO changes (tenant_id, kind, record_id) VALUES ($1, $2, $3)",
+        DatabaseEngine::Postgres => "INSERT INTO changes (tenant_id, kind, record_id) VALUES ($1, $2, $3)",
     }
 }
 
-pub(super) fn numbers_changes_by_time(engine: Engine) -> bool {
-    engine == Engine::Sqlite
+pub(super) fn numbers_changes_by_time(engine: DatabaseEngine) -> bool {
+    engine == DatabaseEngine::Sqlite
 }
 
 /// The changes after a position; on PostgreSQL only those of transactions older than all that are under way.
-pub(super) fn changes_behind(engine: Engine) -> &'static str {
+pub(super) fn changes_after(engine: DatabaseEngine) -> &'static str {
     match engine {
-        Engine::Sqlite => {
+        DatabaseEngine::Sqlite => {
             "SELECT written_by, number, tenant_id, kind, record_id FROM changes
              WHERE (written_by, number) > ($1, $2) ORDER BY written_by, number LIMIT $3"
         }
-        Engine::Postgres => {
+        DatabaseEngine::Postgres => {
             "SELECT written_by, number, tenant_id, kind, record_id FROM changes
              WHERE (written_by, number) > ($1, $2)
              AND written_by < CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT)
@@ -152,34 +152,34 @@ pub(super) fn changes_behind(engine: Engine) -> &'static str {
 }
 
 /// The position after all visible changes; transactions under way come after it.
-pub(super) fn changes_end(engine: Engine) -> &'static str {
+pub(super) fn changes_end(engine: DatabaseEngine) -> &'static str {
     match engine {
-        Engine::Sqlite => "SELECT 0, COALESCE((SELECT MAX(number) FROM changes WHERE written_by = 0), 0)",
-        Engine::Postgres => {
+        DatabaseEngine::Sqlite => "SELECT 0, COALESCE((SELECT MAX(number) FROM changes WHERE written_by = 0), 0)",
+        DatabaseEngine::Postgres => {
             "SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT), CAST(0 AS BIGINT)"
         }
     }
 }
 
 /// Selects the time where several nodes share a database; a single node uses its own clock.
-pub(super) fn time_of_the_database(engine: Engine) -> Option<&'static str> {
+pub(super) fn select_database_time(engine: DatabaseEngine) -> Option<&'static str> {
     match engine {
-        Engine::Sqlite => None,
-        Engine::Postgres => Some("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"),
+        DatabaseEngine::Sqlite => None,
+        DatabaseEngine::Postgres => Some("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"),
     }
 }
 
 /// The table of applied migrations and the checksums of their texts.
-pub(super) fn migrations_table(engine: Engine) -> &'static str {
+pub(super) fn migrations_table(engine: DatabaseEngine) -> &'static str {
     match engine {
-        Engine::Sqlite => {
+        DatabaseEngine::Sqlite => {
             "CREATE TABLE IF NOT EXISTS schema_migrations (
                  name TEXT NOT NULL PRIMARY KEY,
                  checksum TEXT NOT NULL,
                  applied_at INTEGER NOT NULL
              ) STRICT"
         }
-        Engine::Postgres => {
+        DatabaseEngine::Postgres => {
             "CREATE TABLE IF NOT EXISTS schema_migrations (
                  name TEXT COLLATE \"C\" NOT NULL PRIMARY KEY,
                  checksum TEXT COLLATE \"C\" NOT NULL,
@@ -190,10 +190,10 @@ pub(super) fn migrations_table(engine: Engine) -> &'static str {
 }
 
 /// Counts the tables of that name: a database without one has no migrations yet.
-pub(super) fn migrations_table_exists(engine: Engine) -> &'static str {
+pub(super) fn migrations_table_exists(engine: DatabaseEngine) -> &'static str {
     match engine {
-        Engine::Sqlite => "SELECT count(*) FROM sqlite_schema WHERE name = 'schema_migrations'",
-        Engine::Postgres => "SELECT count(to_regclass('schema_migrations'))",
+        DatabaseEngine::Sqlite => "SELECT count(*) FROM sqlite_schema WHERE name = 'schema_migrations'",
+        DatabaseEngine::Postgres => "SELECT count(to_regclass('schema_migrations'))",
     }
 }
 
@@ -210,10 +210,10 @@ pub(super) const POSTGRES_OPEN_TABLES: &str = "SELECT c.relname::text FROM pg_cl
 pub(super) const POSTGRES_CLOCK: &str = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)";
 
 /// The prefix that asks for a statement's query plan.
-pub(super) fn explain(engine: Engine) -> &'static str {
+pub(super) fn explain_prefix(engine: DatabaseEngine) -> &'static str {
     match engine {
-        Engine::Sqlite => "EXPLAIN QUERY PLAN ",
-        Engine::Postgres => "EXPLAIN ",
+        DatabaseEngine::Sqlite => "EXPLAIN QUERY PLAN ",
+        DatabaseEngine::Postgres => "EXPLAIN ",
     }
 }
 

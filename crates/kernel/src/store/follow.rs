@@ -11,7 +11,7 @@ use super::Value;
 
 /// An event that was just written, as a follower's statements bind it.
 #[derive(Clone, Copy, Debug)]
-pub struct Happening<'a> {
+pub struct NewEvent<'a> {
     pub id: EventId,
     pub sequence: i64,
     pub kind: &'a str,
@@ -30,13 +30,13 @@ pub struct Follower {
     /// Its name, under which its feed position is saved if it reads after the commit.
     pub name: &'static str,
     /// Finds a row when the statements have anything to do. It runs where it costs less than the statements.
-    pub only_if: Option<(&'static str, Bind)>,
+    pub only_if: Option<(&'static str, EventBinder)>,
     /// Run in this order after each event is written, in its transaction.
-    pub statements: &'static [(&'static str, Bind)],
+    pub statements: &'static [(&'static str, EventBinder)],
 }
 
 /// Returns the values that a follower's statement binds from `$2` on; `$1` is the tenant.
-pub type Bind = fn(&Happening<'_>) -> Vec<Value>;
+pub type EventBinder = fn(&NewEvent<'_>) -> Vec<Value>;
 
 /// All followers of a product; may be empty.
 pub type Followers = &'static [Follower];

@@ -1,8 +1,8 @@
 //! The context of a handle: the tenant it is bound to, the actor, and the environment that gives time and randomness.
 
-use crate::base::{Actor, Clock, Error, Result, TenantId, Timestamp, World};
+use crate::base::{Actor, Env, Error, Result, TenantId, Timestamp, WallClock};
 
-use super::{Engine, Followers, dialect};
+use super::{DatabaseEngine, Followers, dialect};
 
 /// The reason for a statement over all tenants. Every call of [`super::Store::system`] names one, and a test lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +32,18 @@ impl Purpose {
     }
 }
 
-pub(super) struct Handle {
-    pub reach: Reach,
+pub(super) struct HandleContext {
+    pub reach: HandleReach,
     /// Whether this is a background job of the tenant, which must not delay the tenant's own requests.
-    pub job: bool,
+    pub is_job: bool,
     pub actor: Actor,
-    pub world: World,
+    pub env: Env,
     /// None when the store was opened without declaring followers.
     pub followers: Option<Followers>,
 }
 
 #[derive(Clone)]
-pub(super) enum Reach {
+pub(super) enum HandleReach {
     /// The text is kept beside the id because every statement binds it.
     Tenant(TenantId, String),
     System(Purpose),
@@ -52,59 +52,59 @@ pub(super) enum Reach {
 /// Whose share of queues and limiters a handle uses: tenants are served round-robin, and their jobs have shares of their
 /// own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Lane {
+pub(crate) enum FairnessKey {
     System,
     Tenant(TenantId),
     Job(TenantId),
 }
 
-impl Handle {
+impl HandleContext {
     /// A copy of the context with another actor.
-    pub fn acting(&self, actor: Actor) -> Self {
-        let Handle { reach, job, world, followers, .. } = self;
-        Handle { reach: reach.clone(), job: *job, actor, world: world.clone(), followers: *followers }
+    pub fn with_actor(&self, actor: Actor) -> Self {
+        let HandleContext { reach, is_job: job, env: world, followers, .. } = self;
+        HandleContext { reach: reach.clone(), is_job: *job, actor, env: world.clone(), followers: *followers }
     }
 
     /// The time to bind as the database's time; none where the database has its own clock and no manual clock replaces it.
-    pub fn given_time(&self, engine: Engine) -> Option<Timestamp> {
-        let tells_itself = engine == Engine::Postgres && !matches!(self.world.clock, Clock::Manual(_));
-        (!tells_itself).then(|| self.world.now())
+    pub fn given_time(&self, engine: DatabaseEngine) -> Option<Timestamp> {
+        let tells_itself = engine == DatabaseEngine::Postgres && !matches!(self.env.clock, WallClock::Manual(_));
+        (!tells_itself).then(|| self.env.now())
     }
 
-    pub fn lane(&self) -> Lane {
+    pub fn fairness_key(&self) -> FairnessKey {
         match self.reach {
-            Reach::System(_) => Lane::System,
-            Reach::Tenant(id, _) if self.job => Lane::Job(id),
-            Reach::Tenant(id, _) => Lane::Tenant(id),
+            HandleReach::System(_) => FairnessKey::System,
+            HandleReach::Tenant(id, _) if self.is_job => FairnessKey::Job(id),
+            HandleReach::Tenant(id, _) => FairnessKey::Tenant(id),
         }
     }
 
     pub fn tenant_id(&self) -> Option<TenantId> {
         match &self.reach {
-            Reach::Tenant(id, _) => Some(*id),
-            Reach::System(_) => None,
+            HandleReach::Tenant(id, _) => Some(*id),
+            HandleReach::System(_) => None,
         }
     }
 
     /// The tenant that the handle binds as `$1`; the system's handle binds none.
-    pub fn bound(&self) -> Option<&String> {
+    pub fn bound_tenant(&self) -> Option<&String> {
         match &self.reach {
-            Reach::Tenant(_, text) => Some(text),
-            Reach::System(_) => None,
+            HandleReach::Tenant(_, text) => Some(text),
+            HandleReach::System(_) => None,
         }
     }
 
     /// The tenant whose rows row-level security lets through.
-    pub fn visible(&self) -> &str {
+    pub fn visible_tenant(&self) -> &str {
         match &self.reach {
-            Reach::Tenant(_, text) => text,
-            Reach::System(_) => dialect::EVERY_TENANT,
+            HandleReach::Tenant(_, text) => text,
+            HandleReach::System(_) => dialect::EVERY_TENANT,
         }
     }
 
     /// A [`super::Select`] numbers its parameters for one kind of handle; on the other kind `$1` would be another value.
     pub fn check_select(&self, for_tenant: bool) -> Result<()> {
-        if for_tenant == self.bound().is_some() {
+        if for_tenant == self.bound_tenant().is_some() {
             return Ok(());
         }
         Err(Error::internal("a Select for a tenant's handle was used on the system's, or the other way round"))
@@ -113,7 +113,7 @@ impl Handle {
 
 /// The error for a statement whose parameters do not match the bound values. Clients never see it, so it may name the
 /// statement.
-pub(super) fn mismatch(sql: &str, uses: usize, bound: usize) -> Error {
+pub(super) fn parameter_mismatch(sql: &str, uses: usize, bound: usize) -> Error {
     Error::internal(format!(
         "the statement uses {uses} parameters and {bound} are bound (every number from $1 must occur, and on a \
          tenant's handle $1 is the tenant): {sql}"

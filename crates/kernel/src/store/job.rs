@@ -8,11 +8,11 @@ use crate::base::Result;
 use super::Tx;
 
 /// An async closure whose future can be required to be Send, which `AsyncFnOnce` alone cannot say yet.
-pub trait Job<A, R>: AsyncFnOnce(A) -> R + FnOnce(A) -> <Self as Job<A, R>>::Fut {
+pub trait WriteJob<A, R>: AsyncFnOnce(A) -> R + FnOnce(A) -> <Self as WriteJob<A, R>>::Fut {
     type Fut: Future<Output = R>;
 }
 
-impl<F, A, R, Fut> Job<A, R> for F
+impl<F, A, R, Fut> WriteJob<A, R> for F
 where
     F: AsyncFnOnce(A) -> R + FnOnce(A) -> Fut,
     Fut: Future<Output = R>,
@@ -21,14 +21,14 @@ where
 }
 
 /// The output of a job, on its way to the caller.
-pub(super) type Made = Box<dyn Any + Send>;
+pub(super) type JobOutput = Box<dyn Any + Send>;
 
 /// A type-erased job, so that the code that runs jobs is compiled once and not for each of them.
-pub(super) type AnyJob =
-    Box<dyn for<'t> FnOnce(&'t mut Tx) -> Pin<Box<dyn Future<Output = Result<Made>> + Send + 't>> + Send>;
+pub(super) type BoxedJob =
+    Box<dyn for<'t> FnOnce(&'t mut Tx) -> Pin<Box<dyn Future<Output = Result<JobOutput>> + Send + 't>> + Send>;
 
-pub(super) fn any_job<R: Send + 'static>(
-    job: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
-) -> AnyJob {
-    Box::new(move |tx| Box::pin(async move { job(tx).await.map(|made| Box::new(made) as Made) }))
+pub(super) fn box_job<R: Send + 'static>(
+    job: impl for<'t> WriteJob<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+) -> BoxedJob {
+    Box::new(move |tx| Box::pin(async move { job(tx).await.map(|made| Box::new(made) as JobOutput) }))
 }

@@ -70,7 +70,7 @@ impl MaintenancePace {
     }
 
     /// How long the next maintenance job has to wait.
-    pub fn pause(&self, now: Instant) -> Duration {
+    pub fn remaining_pause(&self, now: Instant) -> Duration {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.last_job {
             Some(last) if state.is_contended(now) => {
@@ -85,30 +85,30 @@ impl MaintenancePace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::World;
+    use crate::base::Env;
 
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
     fn a_job_pauses_only_while_other_tenants_write() {
-        let world = World::default();
+        let world = Env::default();
         let (busy, quiet) = (Some(TenantId::new(&world)), Some(TenantId::new(&world)));
         let (pace, start) = (MaintenancePace::default(), Instant::now());
         pace.record_write(quiet, start);
-        assert_eq!(pace.pause(start), Duration::ZERO, "nothing long has run");
+        assert_eq!(pace.remaining_pause(start), Duration::ZERO, "nothing long has run");
         pace.record_job(busy, start, start + 10 * MS);
         pace.record_write(busy, start + 10 * MS);
-        assert_eq!(pace.pause(start + 10 * MS), Duration::ZERO, "its own writes are not others'");
+        assert_eq!(pace.remaining_pause(start + 10 * MS), Duration::ZERO, "its own writes are not others'");
 
         pace.record_write(quiet, start + 12 * MS);
-        assert_eq!(pace.pause(start + 15 * MS), 25 * MS);
-        assert_eq!(pace.pause(start + 40 * MS), Duration::ZERO);
+        assert_eq!(pace.remaining_pause(start + 15 * MS), 25 * MS);
+        assert_eq!(pace.remaining_pause(start + 40 * MS), Duration::ZERO);
         pace.record_job(busy, start + 40 * MS, start + 240 * MS);
-        assert_eq!(pace.pause(start + 240 * MS), PAUSE_MAX);
+        assert_eq!(pace.remaining_pause(start + 240 * MS), PAUSE_MAX);
         pace.record_job(busy, start + 1_000 * MS, start + 1_020 * MS);
-        assert_eq!(pace.pause(start + 1_020 * MS), Duration::ZERO, "the other has not come back");
+        assert_eq!(pace.remaining_pause(start + 1_020 * MS), Duration::ZERO, "the other has not come back");
 
         pace.record_job(quiet, start + 1_020 * MS, start + 1_030 * MS);
-        assert_eq!(pace.pause(start + 1_030 * MS), 30 * MS, "long jobs of two are beside each other");
+        assert_eq!(pace.remaining_pause(start + 1_030 * MS), 30 * MS, "long jobs of two are beside each other");
     }
 }

@@ -9,13 +9,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::base::{Error, Result, World, sha256};
+use crate::base::{Env, Error, Result, sha256};
 
-use super::postgres::batch;
-use super::postgres_fault::fault as postgres_fault;
-use super::postgres_pool::{Object, Pool, no_connection};
-use super::sqlite::{self, Patience, fault as sqlite_fault};
-use super::{Engine, FromRow, Row, dialect};
+use super::postgres::execute_batch;
+use super::postgres_fault::map_postgres_error as postgres_fault;
+use super::postgres_pool::{Pool, PooledClient, map_pool_error};
+use super::sqlite::{self, LockWait, map_sqlite_error as sqlite_fault};
+use super::{DatabaseEngine, FromRow, Row, dialect};
 
 /// How long to wait for another node that is migrating; `dialect.rs` sets the same for PostgreSQL.
 const LOCK_WAIT_MAX: Duration = Duration::from_mins(2);
@@ -35,15 +35,15 @@ const NOTE: &str = "INSERT INTO schema_migrations (name, checksum, applied_at) V
 const APPLIED: &str = "SELECT name, checksum FROM schema_migrations";
 
 impl Migration {
-    fn text(&self, engine: Engine) -> &'static str {
+    fn sql_for(&self, engine: DatabaseEngine) -> &'static str {
         match engine {
-            Engine::Sqlite => self.sqlite,
-            Engine::Postgres => self.postgres,
+            DatabaseEngine::Sqlite => self.sqlite,
+            DatabaseEngine::Postgres => self.postgres,
         }
     }
 
-    fn checksum(&self, engine: Engine) -> String {
-        sha256(self.text(engine).as_bytes()).iter().fold(String::with_capacity(64), |mut text, byte| {
+    fn checksum_for(&self, engine: DatabaseEngine) -> String {
+        sha256(self.sql_for(engine).as_bytes()).iter().fold(String::with_capacity(64), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
         })
@@ -51,8 +51,8 @@ impl Migration {
 }
 
 /// The migrations that are not applied yet; fails if the text of an applied one has changed.
-fn pending(
-    engine: Engine,
+fn select_pending(
+    engine: DatabaseEngine,
     migrations: Migrations,
     applied: &HashMap<String, String>,
 ) -> Result<Vec<&'static Migration>> {
@@ -60,7 +60,7 @@ fn pending(
     for migration in migrations {
         match applied.get(migration.name) {
             None => pending.push(migration),
-            Some(checksum) if *checksum == migration.checksum(engine) => {}
+            Some(checksum) if *checksum == migration.checksum_for(engine) => {}
             Some(_) => {
                 return Err(Error::internal(format!(
                     "the migration {} was edited after this database had applied it; restore its text, and put the \
@@ -73,7 +73,7 @@ fn pending(
     Ok(pending)
 }
 
-fn names(migrations: &[&Migration]) -> Vec<String> {
+fn migration_names(migrations: &[&Migration]) -> Vec<String> {
     migrations.iter().map(|migration| migration.name.to_owned()).collect()
 }
 
@@ -81,25 +81,27 @@ fn names(migrations: &[&Migration]) -> Vec<String> {
 pub(super) async fn migrate_sqlite(
     path: PathBuf,
     tell_wait: Option<fn(&Path)>,
-    world: World,
+    world: Env,
     migrations: Migrations,
 ) -> Result<Vec<String>> {
     let work = move || {
-        let connection = sqlite::open(&path, LOCK_WAIT_MAX)?;
+        let connection = sqlite::open_connection(&path, LOCK_WAIT_MAX)?;
         // Without pending migrations the lock is not needed.
-        if lacking(&connection, migrations)?.is_empty() {
+        if load_pending_sqlite(&connection, migrations)?.is_empty() {
             return Ok(Vec::new());
         }
         connection.execute_batch("PRAGMA foreign_keys = OFF; PRAGMA synchronous = FULL;").map_err(sqlite_fault)?;
-        let patience = Patience { path, wait_max: LOCK_WAIT_MAX, tell: tell_wait };
-        patience.begin(&connection, dialect::SQLITE_MIGRATION_BEGIN).map_err(|error| patience.fault(error))?;
-        connection.execute_batch(dialect::migrations_table(Engine::Sqlite)).map_err(sqlite_fault)?;
-        let pending = pending(Engine::Sqlite, migrations, &applied_sqlite(&connection)?)?;
+        let patience = LockWait { path, wait_max: LOCK_WAIT_MAX, on_wait: tell_wait };
+        patience
+            .begin_transaction(&connection, dialect::SQLITE_MIGRATION_BEGIN)
+            .map_err(|error| patience.map_error(error))?;
+        connection.execute_batch(dialect::migrations_table(DatabaseEngine::Sqlite)).map_err(sqlite_fault)?;
+        let pending = select_pending(DatabaseEngine::Sqlite, migrations, &load_applied_sqlite(&connection)?)?;
         for migration in &pending {
             connection
                 .execute_batch(migration.sqlite)
                 .map_err(|error| Error::internal(format!("the migration {} failed: {error}", migration.name)))?;
-            let note = (migration.name, migration.checksum(Engine::Sqlite), world.now());
+            let note = (migration.name, migration.checksum_for(DatabaseEngine::Sqlite), world.now());
             connection.execute(NOTE, note).map_err(sqlite_fault)?;
         }
         // The check reads every row with a foreign key, so it runs only after a migration.
@@ -113,61 +115,64 @@ pub(super) async fn migrate_sqlite(
         }
         // An error above drops the connection, and with it the transaction.
         connection.execute_batch("COMMIT").map_err(sqlite_fault)?;
-        Ok(names(&pending))
+        Ok(migration_names(&pending))
     };
     tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
 }
 
-pub(super) async fn pending_sqlite(path: PathBuf, migrations: Migrations) -> Result<Vec<String>> {
+pub(super) async fn list_pending_sqlite(path: PathBuf, migrations: Migrations) -> Result<Vec<String>> {
     let work = move || {
         let connection = sqlite::open_reader(&path, LOCK_WAIT_MAX)?.connection;
-        Ok(names(&lacking(&connection, migrations)?))
+        Ok(migration_names(&load_pending_sqlite(&connection, migrations)?))
     };
     tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
 }
 
 /// The pending migrations, also of a database that has no table of migrations yet.
-fn lacking(connection: &rusqlite::Connection, migrations: Migrations) -> Result<Vec<&'static Migration>> {
-    let exists = dialect::migrations_table_exists(Engine::Sqlite);
+fn load_pending_sqlite(connection: &rusqlite::Connection, migrations: Migrations) -> Result<Vec<&'static Migration>> {
+    let exists = dialect::migrations_table_exists(DatabaseEngine::Sqlite);
     let exists: i64 = connection.query_row(exists, [], |row| row.get(0)).map_err(sqlite_fault)?;
-    let applied = if exists == 0 { HashMap::new() } else { applied_sqlite(connection)? };
-    pending(Engine::Sqlite, migrations, &applied)
+    let applied = if exists == 0 { HashMap::new() } else { load_applied_sqlite(connection)? };
+    select_pending(DatabaseEngine::Sqlite, migrations, &applied)
 }
 
-fn applied_sqlite(connection: &rusqlite::Connection) -> Result<HashMap<String, String>> {
+fn load_applied_sqlite(connection: &rusqlite::Connection) -> Result<HashMap<String, String>> {
     let mut statement = connection.prepare(APPLIED).map_err(sqlite_fault)?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(sqlite_fault)?;
     rows.collect::<rusqlite::Result<_>>().map_err(sqlite_fault)
 }
 
 /// Migrates on a connection that is dropped afterwards in any case, because its settings differ from the pool's.
-pub(super) async fn migrate_postgres(pool: &Pool, world: &World, migrations: Migrations) -> Result<Vec<String>> {
-    let client = Object::take(pool.get().await.map_err(no_connection)?);
-    batch(&client, dialect::POSTGRES_BEGIN).await?;
-    batch(&client, dialect::POSTGRES_MIGRATION_LOCK).await?;
-    batch(&client, dialect::migrations_table(Engine::Postgres)).await?;
-    let pending = pending(Engine::Postgres, migrations, &applied_postgres(&client).await?)?;
+pub(super) async fn migrate_postgres(pool: &Pool, world: &Env, migrations: Migrations) -> Result<Vec<String>> {
+    let client = PooledClient::take(pool.get().await.map_err(map_pool_error)?);
+    execute_batch(&client, dialect::POSTGRES_BEGIN).await?;
+    execute_batch(&client, dialect::POSTGRES_MIGRATION_LOCK).await?;
+    execute_batch(&client, dialect::migrations_table(DatabaseEngine::Postgres)).await?;
+    let pending = select_pending(DatabaseEngine::Postgres, migrations, &load_applied_postgres(&client).await?)?;
     for migration in &pending {
-        batch(&client, migration.postgres)
+        execute_batch(&client, migration.postgres)
             .await
             .map_err(|error| Error::internal(format!("the migration {} failed: {error}", migration.name)))?;
-        let checksum = migration.checksum(Engine::Postgres);
+        let checksum = migration.checksum_for(DatabaseEngine::Postgres);
         client.execute(NOTE, &[&migration.name, &checksum, &world.now()]).await.map_err(postgres_fault)?;
     }
-    batch(&client, dialect::POSTGRES_COMMIT).await?;
-    Ok(names(&pending))
+    execute_batch(&client, dialect::POSTGRES_COMMIT).await?;
+    Ok(migration_names(&pending))
 }
 
-pub(super) async fn pending_postgres(pool: &Pool, migrations: Migrations) -> Result<Vec<String>> {
-    let client = pool.get().await.map_err(no_connection)?;
-    let exists = dialect::migrations_table_exists(Engine::Postgres);
+pub(super) async fn list_pending_postgres(pool: &Pool, migrations: Migrations) -> Result<Vec<String>> {
+    let client = pool.get().await.map_err(map_pool_error)?;
+    let exists = dialect::migrations_table_exists(DatabaseEngine::Postgres);
     let exists = client.query_one(exists, &[]).await.map_err(postgres_fault)?;
-    let applied =
-        if i64::from_row(&Row::postgres(&exists))? == 0 { HashMap::new() } else { applied_postgres(&client).await? };
-    Ok(names(&pending(Engine::Postgres, migrations, &applied)?))
+    let applied = if i64::from_row(&Row::from_postgres(&exists))? == 0 {
+        HashMap::new()
+    } else {
+        load_applied_postgres(&client).await?
+    };
+    Ok(migration_names(&select_pending(DatabaseEngine::Postgres, migrations, &applied)?))
 }
 
-async fn applied_postgres(client: &tokio_postgres::Client) -> Result<HashMap<String, String>> {
+async fn load_applied_postgres(client: &tokio_postgres::Client) -> Result<HashMap<String, String>> {
     let rows = client.query(APPLIED, &[]).await.map_err(postgres_fault)?;
-    rows.iter().map(|row| <(String, String)>::from_row(&Row::postgres(row))).collect()
+    rows.iter().map(|row| <(String, String)>::from_row(&Row::from_postgres(row))).collect()
 }

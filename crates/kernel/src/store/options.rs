@@ -22,43 +22,43 @@ const POOL_MAX: usize = 16;
 
 /// How to open a [`super::Store`].
 #[derive(Clone, Debug)]
-pub struct Options {
-    pub(super) location: Location,
+pub struct StoreOptions {
+    pub(super) location: DatabaseLocation,
     pub(super) queue_max: usize,
-    pub(super) readers: usize,
+    pub(super) reader_count: usize,
     pub(super) wait_max: Duration,
     pub(super) group_time: Duration,
-    pub(super) synchronous: Synchronous,
-    pub(super) tell_wait: Option<fn(&Path)>,
+    pub(super) synchronous: SqliteSynchronous,
+    pub(super) on_lock_wait: Option<fn(&Path)>,
     pub(super) followers: Option<Followers>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Location {
+pub(super) enum DatabaseLocation {
     Sqlite(PathBuf),
     Postgres(PostgresOptions),
 }
 
-impl Options {
+impl StoreOptions {
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
-        Options::new(Location::Sqlite(path.into()))
+        StoreOptions::new(DatabaseLocation::Sqlite(path.into()))
     }
 
     pub fn postgres(options: PostgresOptions) -> Self {
-        Options::new(Location::Postgres(options))
+        StoreOptions::new(DatabaseLocation::Postgres(options))
     }
 
-    fn new(location: Location) -> Self {
+    fn new(location: DatabaseLocation) -> Self {
         // Reads run inline, so no more of them run at once than there are worker threads.
-        let readers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 32);
-        Options {
+        let reader_count = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 32);
+        StoreOptions {
             location,
             queue_max: QUEUE_MAX,
-            readers,
+            reader_count,
             wait_max: WAIT_MAX,
             group_time: GROUP_TIME,
-            synchronous: Synchronous::Full,
-            tell_wait: None,
+            synchronous: SqliteSynchronous::Full,
+            on_lock_wait: None,
             followers: None,
         }
     }
@@ -80,15 +80,15 @@ impl Options {
 
     /// How many connections read from SQLite.
     #[must_use]
-    pub fn readers(mut self, readers: usize) -> Self {
-        self.readers = readers.max(1);
+    pub fn reader_count(mut self, readers: usize) -> Self {
+        self.reader_count = readers.max(1);
         self
     }
 
     /// How many connections each node keeps to PostgreSQL.
     #[must_use]
     pub fn pool_max(mut self, pool_max: usize) -> Self {
-        if let Location::Postgres(postgres) = &mut self.location {
+        if let DatabaseLocation::Postgres(postgres) = &mut self.location {
             postgres.pool_max = pool_max;
         }
         self
@@ -103,8 +103,8 @@ impl Options {
 
     /// Called with the path of SQLite's file when another process has held the write lock for a while.
     #[must_use]
-    pub fn tell_wait(mut self, tell: fn(&Path)) -> Self {
-        self.tell_wait = Some(tell);
+    pub fn on_lock_wait(mut self, tell: fn(&Path)) -> Self {
+        self.on_lock_wait = Some(tell);
         self
     }
 
@@ -118,7 +118,7 @@ impl Options {
 
     #[doc(hidden)]
     #[must_use]
-    pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
+    pub fn with_synchronous(mut self, synchronous: SqliteSynchronous) -> Self {
         self.synchronous = synchronous;
         self
     }
@@ -126,7 +126,7 @@ impl Options {
 
 /// Whether SQLite waits for the disk before it acknowledges a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Synchronous {
+pub enum SqliteSynchronous {
     Full,
     /// Loses acknowledged writes at a power cut. It exists so that the power-cut test can prove that it detects this.
     Off,

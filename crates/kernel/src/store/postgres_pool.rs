@@ -21,10 +21,10 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::base::{Error, Result};
 
-use super::{Options, PostgresOptions, dialect, postgres_url};
+use super::{PostgresOptions, StoreOptions, dialect, postgres_url};
 
-pub(super) type Pool = managed::Pool<Manager>;
-pub(super) type Object = managed::Object<Manager>;
+pub(super) type Pool = managed::Pool<PoolManager>;
+pub(super) type PooledClient = managed::Object<PoolManager>;
 
 /// How long connecting may take, including the proof and the settings.
 const CREATE_MAX: Duration = Duration::from_secs(8);
@@ -38,12 +38,12 @@ const FIRST_MAX: Duration = Duration::from_secs(30);
 const KEPT_WAIT_MAX: Duration = Duration::from_millis(2_500);
 
 /// A connection and the backend behind it.
-pub(super) struct Connection {
+pub(super) struct PooledConnection {
     client: ClientWrapper,
     pub backend: i32,
 }
 
-impl Deref for Connection {
+impl Deref for PooledConnection {
     type Target = ClientWrapper;
 
     fn deref(&self) -> &ClientWrapper {
@@ -52,26 +52,26 @@ impl Deref for Connection {
 }
 
 /// Creates connections, each proved against the witness.
-pub(super) struct Manager {
+pub(super) struct PoolManager {
     driver: deadpool_postgres::Manager,
     /// Shared, so that connections created at once are proved at once.
     witness: Mutex<Option<Arc<ClientWrapper>>>,
 }
 
 /// The first connection of a pool.
-pub(super) async fn first(pool: &Pool) -> Result<Object> {
+pub(super) async fn get_first(pool: &Pool) -> Result<PooledClient> {
     let patient = Timeouts { create: Some(FIRST_MAX), ..pool.timeouts() };
-    pool.timeout_get(&patient).await.map_err(no_connection)
+    pool.timeout_get(&patient).await.map_err(map_pool_error)
 }
 
 /// Opens the pool. It has no connection yet.
-pub(super) fn build(postgres: &PostgresOptions, options: &Options) -> Result<Pool> {
+pub(super) fn build_pool(postgres: &PostgresOptions, options: &StoreOptions) -> Result<Pool> {
     let (config, tls) = postgres_url::parse(&postgres.url)?;
     // A round trip for every checkout would halve the throughput. A connection that the server has closed is detected
     // without one, and a server that does not answer by the TCP timeouts of postgres_url.
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let driver = deadpool_postgres::Manager::from_config(config, tls, recycling);
-    Pool::builder(Manager { driver, witness: Mutex::new(None) })
+    Pool::builder(PoolManager { driver, witness: Mutex::new(None) })
         .max_size(postgres.pool_max.max(1))
         .wait_timeout(Some(options.wait_max))
         .create_timeout(Some(CREATE_MAX))
@@ -81,76 +81,76 @@ pub(super) fn build(postgres: &PostgresOptions, options: &Options) -> Result<Poo
         .map_err(Error::internal)
 }
 
-impl managed::Manager for Manager {
-    type Type = Connection;
+impl managed::Manager for PoolManager {
+    type Type = PooledConnection;
     type Error = Error;
 
-    async fn create(&self) -> Result<Connection> {
+    async fn create(&self) -> Result<PooledConnection> {
         let client = managed::Manager::create(&self.driver).await.map_err(Error::unavailable)?;
-        let backend = self.prove(&client).await?;
+        let backend = self.prove_backend(&client).await?;
         // Only after the proof: with a pooler the settings would stay on a backend that others use.
         client.batch_execute(dialect::POSTGRES_SETTINGS).await.map_err(Error::unavailable)?;
-        Ok(Connection { client, backend })
+        Ok(PooledConnection { client, backend })
     }
 
-    async fn recycle(&self, connection: &mut Connection, metrics: &Metrics) -> managed::RecycleResult<Error> {
+    async fn recycle(&self, connection: &mut PooledConnection, metrics: &Metrics) -> managed::RecycleResult<Error> {
         let recycled = managed::Manager::recycle(&self.driver, &mut connection.client, metrics).await;
         recycled.map_err(|error| managed::RecycleError::message(error.to_string()))
     }
 
-    fn detach(&self, connection: &mut Connection) {
+    fn detach(&self, connection: &mut PooledConnection) {
         managed::Manager::detach(&self.driver, &mut connection.client);
     }
 }
 
-impl Manager {
+impl PoolManager {
     /// Proves that a new connection has a backend of its own, and returns the backend. Without proof the connection is not
     /// used, and the next checkout tries again.
-    async fn prove(&self, new: &Client) -> Result<i32> {
+    async fn prove_backend(&self, new: &Client) -> Result<i32> {
         let kept = self.witness.lock().await.clone();
         let mut found = None;
         if let Some(witness) = &kept {
-            found = tokio::time::timeout(KEPT_WAIT_MAX, compare(new, witness)).await.ok().and_then(Result::ok);
+            found = tokio::time::timeout(KEPT_WAIT_MAX, compare_backends(new, witness)).await.ok().and_then(Result::ok);
         }
         // The kept witness may have been closed meanwhile; one that fails is replaced.
         if found.is_none() {
-            let witness = self.next_witness(kept.as_ref()).await?;
-            found = compare(new, &witness).await.ok();
+            let witness = self.replace_witness(kept.as_ref()).await?;
+            found = compare_backends(new, &witness).await.ok();
         }
         match found {
-            Some(Backend::Own(number)) => Ok(number),
-            Some(Backend::Shared) => Err(pooled()),
-            None => Err(unproved()),
+            Some(BackendOwnership::Own(number)) => Ok(number),
+            Some(BackendOwnership::Shared) => Err(pooler_error()),
+            None => Err(unproved_error()),
         }
     }
 
     /// Replaces the failed witness; the first of several callers connects for all.
-    async fn next_witness(&self, failed: Option<&Arc<ClientWrapper>>) -> Result<Arc<ClientWrapper>> {
+    async fn replace_witness(&self, failed: Option<&Arc<ClientWrapper>>) -> Result<Arc<ClientWrapper>> {
         let mut kept = self.witness.lock().await;
         if let Some(witness) = kept.as_ref().filter(|witness| failed.is_none_or(|failed| !Arc::ptr_eq(failed, witness)))
         {
             return Ok(witness.clone());
         }
         *kept = None;
-        let witness = Arc::new(self.make_witness().await?);
+        let witness = Arc::new(self.connect_witness().await?);
         *kept = Some(witness.clone());
         Ok(witness)
     }
 
-    async fn make_witness(&self) -> Result<ClientWrapper> {
-        let mut witness = managed::Manager::create(&self.driver).await.map_err(|_| unproved())?;
+    async fn connect_witness(&self) -> Result<ClientWrapper> {
+        let mut witness = managed::Manager::create(&self.driver).await.map_err(|_| unproved_error())?;
         managed::Manager::detach(&self.driver, &mut witness);
         Ok(witness)
     }
 
     /// Closes the witness; the pool closes only its own connections.
-    pub async fn close(&self) {
+    pub async fn close_witness(&self) {
         drop(self.witness.lock().await.take());
     }
 }
 
 /// Whether a new connection has a backend of its own.
-enum Backend {
+enum BackendOwnership {
     Own(i32),
     Shared,
 }
@@ -158,15 +158,20 @@ enum Backend {
 /// A backend is shared if two connections have the same one, or if a connection's backend changes. A pooler that reuses the
 /// last backend gives the first two queries the same one, a round-robin pooler gives the next two different ones, and the
 /// rest are for a pooler that is busy with other clients.
-async fn compare(new: &Client, witness: &Client) -> Result<Backend> {
-    let (mine, theirs) = (backend(new).await?, backend(witness).await?);
-    let again = [backend(new).await?, backend(new).await?, backend(witness).await?, backend(new).await?];
+async fn compare_backends(new: &Client, witness: &Client) -> Result<BackendOwnership> {
+    let (mine, theirs) = (query_backend(new).await?, query_backend(witness).await?);
+    let again = [
+        query_backend(new).await?,
+        query_backend(new).await?,
+        query_backend(witness).await?,
+        query_backend(new).await?,
+    ];
     let own = mine != theirs && again == [mine, mine, theirs, mine];
-    Ok(if own { Backend::Own(mine) } else { Backend::Shared })
+    Ok(if own { BackendOwnership::Own(mine) } else { BackendOwnership::Shared })
 }
 
 /// Uses a simple query, which needs no prepared statement.
-async fn backend(client: &Client) -> Result<i32> {
+async fn query_backend(client: &Client) -> Result<i32> {
     let answer = client.simple_query(dialect::POSTGRES_BACKEND).await.map_err(Error::unavailable)?;
     let told = answer.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get(0),
@@ -176,7 +181,7 @@ async fn backend(client: &Client) -> Result<i32> {
 }
 
 /// Says what to change: `serve` and `doctor` print it at the start, and later failures log it.
-pub(super) fn pooled() -> Error {
+pub(super) fn pooler_error() -> Error {
     Error::unavailable(
         "between this server and PostgreSQL there is a pooler that shares connections between clients (transaction or \
          statement mode), where prepared statements and the tenant's name do not stay with their connection; use \
@@ -184,12 +189,12 @@ pub(super) fn pooled() -> Error {
     )
 }
 
-fn unproved() -> Error {
+fn unproved_error() -> Error {
     Error::unavailable("PostgreSQL gave no second connection, by which a pooler in transaction mode would be noticed")
 }
 
 /// Maps the pool's failure to give a connection.
-pub(super) fn no_connection(error: PoolError<Error>) -> Error {
+pub(super) fn map_pool_error(error: PoolError<Error>) -> Error {
     match error {
         PoolError::Backend(error) => error,
         PoolError::Timeout(TimeoutType::Create) => {

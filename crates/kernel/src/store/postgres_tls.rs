@@ -21,7 +21,7 @@ use crate::base::{Error, Result};
 
 /// Which server certificates are trusted.
 #[derive(Clone, Debug)]
-pub(super) enum Trust {
+pub(super) enum CertificateTrust {
     /// Encrypts, and trusts any certificate.
     Anyone,
     /// Trusts certificates signed by those of this file, for any host.
@@ -32,17 +32,17 @@ pub(super) enum Trust {
 
 /// Creates TLS connections for the driver.
 #[derive(Clone)]
-pub(super) struct Tls(Arc<ClientConfig>);
+pub(super) struct PostgresTls(Arc<ClientConfig>);
 
-impl Tls {
-    pub fn new(trust: Trust) -> Result<Self> {
+impl PostgresTls {
+    pub fn new(trust: CertificateTrust) -> Result<Self> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let (roots, check_name) = match trust {
-            Trust::Anyone => (None, false),
-            Trust::Chain(file) => (Some(read_roots(&file)?), false),
-            Trust::ChainAndName(file) => (Some(read_roots(&file)?), true),
+            CertificateTrust::Anyone => (None, false),
+            CertificateTrust::Chain(file) => (Some(read_roots(&file)?), false),
+            CertificateTrust::ChainAndName(file) => (Some(read_roots(&file)?), true),
         };
-        let verifier = Verifier { roots, check_name, provider: provider.clone() };
+        let verifier = PostgresCertVerifier { roots, check_name, provider: provider.clone() };
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(Error::internal)?
@@ -51,7 +51,7 @@ impl Tls {
             .with_no_client_auth();
         // libpq's ALPN protocol, which servers require for direct TLS negotiation.
         config.alpn_protocols = vec![b"postgresql".to_vec()];
-        Ok(Tls(Arc::new(config)))
+        Ok(PostgresTls(Arc::new(config)))
     }
 }
 
@@ -69,13 +69,13 @@ fn read_roots(file: &Path) -> Result<RootCertStore> {
 }
 
 #[derive(Debug)]
-struct Verifier {
+struct PostgresCertVerifier {
     roots: Option<RootCertStore>,
     check_name: bool,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Verifier {
+impl ServerCertVerifier for PostgresCertVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -119,48 +119,48 @@ impl ServerCertVerifier for Verifier {
 }
 
 /// A TLS connection to be established.
-pub(super) struct Connect {
+pub(super) struct TlsConnectRequest {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
-    type Stream = Encrypted<S>;
-    type TlsConnect = Connect;
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for PostgresTls {
+    type Stream = EncryptedStream<S>;
+    type TlsConnect = TlsConnectRequest;
     type Error = rustls_pki_types::InvalidDnsNameError;
 
-    fn make_tls_connect(&mut self, domain: &str) -> Result<Connect, Self::Error> {
-        Ok(Connect { config: self.0.clone(), name: ServerName::try_from(domain.to_owned())? })
+    fn make_tls_connect(&mut self, domain: &str) -> Result<TlsConnectRequest, Self::Error> {
+        Ok(TlsConnectRequest { config: self.0.clone(), name: ServerName::try_from(domain.to_owned())? })
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Connect {
-    type Stream = Encrypted<S>;
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for TlsConnectRequest {
+    type Stream = EncryptedStream<S>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted<S>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<EncryptedStream<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
         let connecting = TlsConnector::from(self.config).connect(self.name, stream);
-        Box::pin(async move { connecting.await.map(Encrypted) })
+        Box::pin(async move { connecting.await.map(EncryptedStream) })
     }
 }
 
 /// An encrypted connection. It offers no channel binding, so `channel_binding=require` in the URL is refused.
-pub(super) struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
+pub(super) struct EncryptedStream<S>(tokio_rustls::client::TlsStream<S>);
 
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for EncryptedStream<S> {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for EncryptedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, buffer)
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for EncryptedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, buffer)
     }

@@ -11,7 +11,7 @@ use tokio_postgres::config::{Host, SslMode};
 
 use crate::base::{Error, Result};
 
-use super::postgres_tls::{Tls, Trust};
+use super::postgres_tls::{CertificateTrust, PostgresTls};
 
 /// How long to try to reach the server, unless the URL says otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
 const UNSUPPORTED: [&str; 8] =
     ["sslcert", "sslkey", "sslpassword", "sslcrl", "sslcrldir", "passfile", "service", "gssencmode"];
 
-pub(super) fn parse(url: &str) -> Result<(Config, Tls)> {
+pub(super) fn parse(url: &str) -> Result<(Config, PostgresTls)> {
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         return Err(bad_url("it must begin with postgres://"));
     }
@@ -52,11 +52,11 @@ pub(super) fn parse(url: &str) -> Result<(Config, Tls)> {
         .parse()
         .map_err(|_| bad_url("special characters of the password must be percent-encoded, as in %40 for @"))?;
     set_timeouts(&mut config);
-    let (ssl_mode, trust) = encryption(&mode, root)?;
+    let (ssl_mode, trust) = parse_ssl_mode(&mode, root)?;
     // A Unix socket needs no encryption, and libpq does not try it.
     let local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
     config.ssl_mode(if local { SslMode::Disable } else { ssl_mode });
-    Ok((config, Tls::new(trust)?))
+    Ok((config, PostgresTls::new(trust)?))
 }
 
 fn set_timeouts(config: &mut Config) {
@@ -73,19 +73,19 @@ fn set_timeouts(config: &mut Config) {
 }
 
 /// libpq's meaning of `sslmode`, except that `allow` tries encryption first, which promises no less.
-fn encryption(mode: &str, root: Option<PathBuf>) -> Result<(SslMode, Trust)> {
+fn parse_ssl_mode(mode: &str, root: Option<PathBuf>) -> Result<(SslMode, CertificateTrust)> {
     match (mode, root) {
-        ("disable", _) => Ok((SslMode::Disable, Trust::Anyone)),
-        ("allow" | "prefer", _) => Ok((SslMode::Prefer, Trust::Anyone)),
+        ("disable", _) => Ok((SslMode::Disable, CertificateTrust::Anyone)),
+        ("allow" | "prefer", _) => Ok((SslMode::Prefer, CertificateTrust::Anyone)),
         ("require", None) => {
             tracing::warn!(
                 "the connection to PostgreSQL is encrypted, but nothing proves who answers: use sslmode=verify-full \
                  with sslrootcert"
             );
-            Ok((SslMode::Require, Trust::Anyone))
+            Ok((SslMode::Require, CertificateTrust::Anyone))
         }
-        ("require" | "verify-ca", Some(root)) => Ok((SslMode::Require, Trust::Chain(root))),
-        ("verify-full", Some(root)) => Ok((SslMode::Require, Trust::ChainAndName(root))),
+        ("require" | "verify-ca", Some(root)) => Ok((SslMode::Require, CertificateTrust::Chain(root))),
+        ("verify-full", Some(root)) => Ok((SslMode::Require, CertificateTrust::ChainAndName(root))),
         ("verify-ca" | "verify-full", None) => {
             Err(bad_url("sslmode verify-ca and verify-full need sslrootcert, the file of the trusted certificates"))
         }

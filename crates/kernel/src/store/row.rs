@@ -3,34 +3,34 @@
 use crate::base::{ActorKind, ActorRef, Error, Id, Identified, Result, Timestamp};
 
 /// One row of a query result.
-pub struct Row<'a>(Inner<'a>);
+pub struct Row<'a>(EngineRow<'a>);
 
-enum Inner<'a> {
+enum EngineRow<'a> {
     Sqlite(&'a rusqlite::Row<'a>),
     Postgres(&'a tokio_postgres::Row),
 }
 
 impl<'a> Row<'a> {
-    pub(super) fn sqlite(row: &'a rusqlite::Row<'a>) -> Self {
-        Row(Inner::Sqlite(row))
+    pub(super) fn from_sqlite(row: &'a rusqlite::Row<'a>) -> Self {
+        Row(EngineRow::Sqlite(row))
     }
 
-    pub(super) fn postgres(row: &'a tokio_postgres::Row) -> Self {
-        Row(Inner::Postgres(row))
+    pub(super) fn from_postgres(row: &'a tokio_postgres::Row) -> Self {
+        Row(EngineRow::Postgres(row))
     }
 
     /// The actor in three columns: type, id and name.
-    pub fn actor(&self, [kind, id, name]: [usize; 3]) -> Result<ActorRef> {
+    pub fn get_actor(&self, [kind, id, name]: [usize; 3]) -> Result<ActorRef> {
         let kind: String = self.get(kind)?;
         let kind = ActorKind::parse(&kind).ok_or_else(|| Error::internal(format!("unknown actor type {kind:?}")))?;
         Ok(ActorRef { kind, id: self.get(id)?, name: self.get(name)? })
     }
 
     /// The last column.
-    pub fn last<T: Column>(&self) -> Result<T> {
+    pub fn get_last<T: Column>(&self) -> Result<T> {
         let columns = match self.0 {
-            Inner::Sqlite(row) => row.as_ref().column_count(),
-            Inner::Postgres(row) => row.len(),
+            EngineRow::Sqlite(row) => row.as_ref().column_count(),
+            EngineRow::Postgres(row) => row.len(),
         };
         self.get(columns.saturating_sub(1))
     }
@@ -40,13 +40,13 @@ impl<'a> Row<'a> {
     /// A column of another type is a bug in the statement, so it is an internal error.
     pub fn get<T: Column>(&self, index: usize) -> Result<T> {
         match self.0 {
-            Inner::Sqlite(row) => row.get(index).map_err(|error| unreadable(index, error)),
-            Inner::Postgres(row) => row.try_get(index).map_err(|error| unreadable(index, error)),
+            EngineRow::Sqlite(row) => row.get(index).map_err(|error| unreadable_column(index, error)),
+            EngineRow::Postgres(row) => row.try_get(index).map_err(|error| unreadable_column(index, error)),
         }
     }
 }
 
-fn unreadable(index: usize, error: impl std::error::Error) -> Error {
+fn unreadable_column(index: usize, error: impl std::error::Error) -> Error {
     Error::internal(format!("column {index} could not be read: {error}"))
 }
 
@@ -61,10 +61,10 @@ pub trait FromRow: Sized + Send {
 }
 
 /// Called for each row of a result. As a trait object, so that queries are compiled once and not for each row type.
-pub(super) type EachRow<'a> = &'a mut (dyn FnMut(&Row<'_>) -> Result<()> + Send);
+pub(super) type RowCallback<'a> = &'a mut (dyn FnMut(&Row<'_>) -> Result<()> + Send);
 
 /// Stores the only row of a result; a second row is a bug in the statement.
-pub(super) fn take_only<T: FromRow>(found: &mut Option<T>, row: &Row<'_>, sql: &str) -> Result<()> {
+pub(super) fn set_only_row<T: FromRow>(found: &mut Option<T>, row: &Row<'_>, sql: &str) -> Result<()> {
     match found {
         None => *found = Some(T::from_row(row)?),
         Some(_) => return Err(Error::internal(format!("the statement found more than one row: {sql}"))),

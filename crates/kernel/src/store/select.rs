@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::{Param, Value};
 
 /// The most values of one filter after rounding up; the routes' own limits are far below.
-const ANY_MAX: usize = 1_024;
+const IN_VALUES_MAX: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
@@ -20,7 +20,7 @@ pub enum Compare {
 }
 
 impl Compare {
-    fn operator(self) -> &'static str {
+    fn sql_operator(self) -> &'static str {
         match self {
             Compare::Equal => "=",
             Compare::AtLeast => ">=",
@@ -32,7 +32,7 @@ impl Compare {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum SortDirection {
     Ascending,
     Descending,
 }
@@ -45,33 +45,33 @@ pub struct Select {
     values: Vec<Value>,
     limit: Option<i64>,
     /// Whether `$1` is the tenant that the handle binds.
-    tenant: bool,
+    for_tenant: bool,
 }
 
 impl Select {
     /// For a tenant's handle: the text has a WHERE that uses `$1`, the tenant. Values start at `$2`.
     pub fn new(text: &str) -> Self {
-        Select { text: text.to_owned(), order: String::new(), values: Vec::new(), limit: None, tenant: true }
+        Select { text: text.to_owned(), order: String::new(), values: Vec::new(), limit: None, for_tenant: true }
     }
 
     /// For the system's handle: the text has a WHERE, and values start at `$1`.
-    pub fn system(text: &str) -> Self {
-        Select { tenant: false, ..Select::new(text) }
+    pub fn for_system(text: &str) -> Self {
+        Select { for_tenant: false, ..Select::new(text) }
     }
 
     /// A UNION ALL of one SELECT per arm, whose last column is the arm's index from 0. In `text` the values of an arm start
     /// at `$2`; `$1` is the tenant in all of them.
-    pub fn union_all(text: &str, arms: impl IntoIterator<Item = Vec<Value>>) -> Self {
-        Select::union(arms.into_iter().map(|values| Select { values, ..Select::new(text) }))
+    pub fn union_arms(text: &str, arms: impl IntoIterator<Item = Vec<Value>>) -> Self {
+        Select::union_selects(arms.into_iter().map(|values| Select { values, ..Select::new(text) }))
     }
 
     /// A UNION ALL of these SELECTs, with the arm's index as last column.
-    pub fn union(arms: impl IntoIterator<Item = Select>) -> Self {
+    pub fn union_selects(arms: impl IntoIterator<Item = Select>) -> Self {
         let mut select = Select::new("");
         for (place, arm) in arms.into_iter().enumerate() {
-            let finished = arm.finish();
+            let finished = arm.to_statement();
             let lead = if place == 0 { "" } else { " UNION ALL " };
-            let text = renumbered(&finished.text, select.values.len());
+            let text = shift_parameters(&finished.text, select.values.len());
             let _ = write!(select.text, "{lead}SELECT arm.*, CAST({place} AS BIGINT) FROM ({text}) AS arm");
             select.values.extend(finished.values);
         }
@@ -80,44 +80,44 @@ impl Select {
 
     /// Binds the next parameter of the text given to [`Select::new`].
     #[must_use]
-    pub fn bind(mut self, value: impl Into<Value>) -> Self {
-        self.push(value.into());
+    pub fn bind_value(mut self, value: impl Into<Value>) -> Self {
+        self.push_value(value.into());
         self
     }
 
     /// `AND field IN (…)`. An empty list matches nothing.
     #[must_use]
-    pub fn any(mut self, field: &'static str, values: impl IntoIterator<Item = impl Into<Value>>) -> Self {
+    pub fn where_in(mut self, field: &'static str, values: impl IntoIterator<Item = impl Into<Value>>) -> Self {
         let mut values: Vec<Value> = values.into_iter().map(Into::into).collect();
         let Some(last) = values.last().cloned() else {
-            return self.raw("AND 1 = 0", []);
+            return self.append_sql("AND 1 = 0", []);
         };
         // Repeating the last value up to a power of two keeps the number of different texts small.
-        let places = values.len().next_power_of_two().min(ANY_MAX.max(values.len()));
+        let places = values.len().next_power_of_two().min(IN_VALUES_MAX.max(values.len()));
         values.resize(places, last);
         let _ = write!(self.text, " AND {field} IN ");
-        self.tuple(values);
+        self.push_tuple(values);
         self
     }
 
     /// `AND field >= value` and the like.
     #[must_use]
-    pub fn compare(mut self, field: &'static str, compare: Compare, value: impl Into<Value>) -> Self {
-        let number = self.push(value.into());
-        let _ = write!(self.text, " AND {field} {} ${number}", compare.operator());
+    pub fn where_compare(mut self, field: &'static str, compare: Compare, value: impl Into<Value>) -> Self {
+        let number = self.push_value(value.into());
+        let _ = write!(self.text, " AND {field} {} ${number}", compare.sql_operator());
         self
     }
 
     /// `AND field IS NULL`.
     #[must_use]
-    pub fn absent(mut self, field: &'static str) -> Self {
+    pub fn where_null(mut self, field: &'static str) -> Self {
         let _ = write!(self.text, " AND {field} IS NULL");
         self
     }
 
     /// Appends SQL, in which each `?` is the next of `values`.
     #[must_use]
-    pub fn raw(mut self, text: &'static str, values: impl IntoIterator<Item = Value>) -> Self {
+    pub fn append_sql(mut self, text: &'static str, values: impl IntoIterator<Item = Value>) -> Self {
         let mut values = values.into_iter();
         self.text.push(' ');
         for (place, part) in text.split('?').enumerate() {
@@ -125,7 +125,7 @@ impl Select {
                 // A `?` without a value stays, and the engine refuses the statement.
                 match values.next() {
                     Some(value) => {
-                        let number = self.push(value);
+                        let number = self.push_value(value);
                         let _ = write!(self.text, "${number}");
                     }
                     None => self.text.push('?'),
@@ -140,21 +140,21 @@ impl Select {
 
     /// Continues after `position`, the sort key of the last row, in the order given to [`Select::order_by`].
     #[must_use]
-    pub fn after(mut self, fields: &[&'static str], direction: Direction, position: Vec<Value>) -> Self {
+    pub fn seek_after(mut self, fields: &[&'static str], direction: SortDirection, position: Vec<Value>) -> Self {
         let operator = match direction {
-            Direction::Ascending => ">",
-            Direction::Descending => "<",
+            SortDirection::Ascending => ">",
+            SortDirection::Descending => "<",
         };
         let _ = write!(self.text, " AND ({}) {operator} ", fields.join(", "));
-        self.tuple(position);
+        self.push_tuple(position);
         self
     }
 
     #[must_use]
-    pub fn order(mut self, fields: &[&'static str], direction: Direction) -> Self {
+    pub fn order_by(mut self, fields: &[&'static str], direction: SortDirection) -> Self {
         let suffix = match direction {
-            Direction::Ascending => "",
-            Direction::Descending => " DESC",
+            SortDirection::Ascending => "",
+            SortDirection::Descending => " DESC",
         };
         self.order.clear();
         for (place, field) in fields.iter().enumerate() {
@@ -166,7 +166,7 @@ impl Select {
 
     /// Makes SQLite use this index; PostgreSQL chooses it by its table statistics.
     #[must_use]
-    pub fn along(mut self, index: &'static str) -> Self {
+    pub fn use_index(mut self, index: &'static str) -> Self {
         self.text = self.text.replacen(" WHERE ", &format!(" /* INDEXED BY {index} */ WHERE "), 1);
         self
     }
@@ -174,7 +174,7 @@ impl Select {
     /// Puts the field of [`Select::where_null`] first in the order. Otherwise PostgreSQL reads another index in the same
     /// order, past all rows that have a value.
     #[must_use]
-    pub fn led_by(mut self, field: &'static str) -> Self {
+    pub fn lead_order_by(mut self, field: &'static str) -> Self {
         let suffix = if self.order.ends_with(" DESC") { " DESC" } else { "" };
         self.order = self.order.replacen(" ORDER BY ", &format!(" ORDER BY {field}{suffix}, "), 1);
         self
@@ -187,24 +187,24 @@ impl Select {
     }
 
     /// The finished text and its values, without the tenant.
-    pub(super) fn finish(&self) -> Finished {
+    pub(super) fn to_statement(&self) -> SelectStatement {
         let mut finished = self.clone();
         finished.text.push_str(&self.order);
         if let Some(limit) = self.limit {
-            let number = finished.push(Value::Int(limit));
+            let number = finished.push_value(Value::Int(limit));
             let _ = write!(finished.text, " LIMIT ${number}");
         }
-        Finished { text: finished.text, values: finished.values, tenant: self.tenant }
+        SelectStatement { text: finished.text, values: finished.values, for_tenant: self.for_tenant }
     }
 
-    fn push(&mut self, value: Value) -> usize {
+    fn push_value(&mut self, value: Value) -> usize {
         self.values.push(value);
-        self.values.len() + usize::from(self.tenant)
+        self.values.len() + usize::from(self.for_tenant)
     }
 
-    fn tuple(&mut self, values: Vec<Value>) {
+    fn push_tuple(&mut self, values: Vec<Value>) {
         for (place, value) in values.into_iter().enumerate() {
-            let number = self.push(value);
+            let number = self.push_value(value);
             let _ = write!(self.text, "{}${number}", if place == 0 { "(" } else { ", " });
         }
         self.text.push(')');
@@ -212,7 +212,7 @@ impl Select {
 }
 
 /// Adds `by` to every parameter number but the tenant's.
-fn renumbered(text: &str, by: usize) -> String {
+fn shift_parameters(text: &str, by: usize) -> String {
     let mut parts = text.split('$');
     let mut moved = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -224,14 +224,14 @@ fn renumbered(text: &str, by: usize) -> String {
     moved
 }
 
-pub(super) struct Finished {
+pub(super) struct SelectStatement {
     pub text: String,
-    pub tenant: bool,
+    pub for_tenant: bool,
     values: Vec<Value>,
 }
 
-impl Finished {
-    pub fn params(&self) -> Vec<&dyn Param> {
+impl SelectStatement {
+    pub fn to_params(&self) -> Vec<&dyn Param> {
         self.values.iter().map(|value| value as &dyn Param).collect()
     }
 }
@@ -243,38 +243,39 @@ mod tests {
     #[test]
     fn a_list_with_every_filter_is_one_text() {
         let finished = Select::new("SELECT id FROM api_keys WHERE tenant_id = $1")
-            .any("status", ["a", "b", "c"])
-            .compare("created_at", Compare::AtLeast, 5_i64)
-            .raw("AND (revoked_at IS NULL OR revoked_at > ?)", [Value::Int(7)])
-            .order(&["at", "id"], Direction::Descending)
+            .where_in("status", ["a", "b", "c"])
+            .where_compare("created_at", Compare::AtLeast, 5_i64)
+            .append_sql("AND (revoked_at IS NULL OR revoked_at > ?)", [Value::Int(7)])
+            .order_by(&["at", "id"], SortDirection::Descending)
             .limit(50)
-            .after(&["at", "id"], Direction::Descending, vec![Value::Int(9), "x".into()])
-            .finish();
+            .seek_after(&["at", "id"], SortDirection::Descending, vec![Value::Int(9), "x".into()])
+            .to_statement();
         assert_eq!(
             finished.text,
             "SELECT id FROM api_keys WHERE tenant_id = $1 AND status IN ($2, $3, $4, $5) AND created_at >= $6 \
              AND (revoked_at IS NULL OR revoked_at > $7) AND (at, id) < ($8, $9) ORDER BY at DESC, id DESC LIMIT $10"
         );
-        assert_eq!(finished.params().len(), 9);
+        assert_eq!(finished.to_params().len(), 9);
     }
 
     #[test]
     fn arms_share_the_tenant_and_have_values_of_their_own() {
         let text = "SELECT n FROM t WHERE tenant_id = $1 AND a = $2 AND n < $3";
         let finished =
-            Select::union_all(text, [vec!["x".into(), Value::Int(1)], vec!["y".into(), Value::Int(2)]]).finish();
+            Select::union_arms(text, [vec!["x".into(), Value::Int(1)], vec!["y".into(), Value::Int(2)]]).to_statement();
         assert_eq!(
             finished.text,
             "SELECT arm.*, CAST(0 AS BIGINT) FROM (SELECT n FROM t WHERE tenant_id = $1 AND a = $2 AND n < $3) AS arm \
              UNION ALL \
              SELECT arm.*, CAST(1 AS BIGINT) FROM (SELECT n FROM t WHERE tenant_id = $1 AND a = $4 AND n < $5) AS arm"
         );
-        assert_eq!(finished.params().len(), 4);
+        assert_eq!(finished.to_params().len(), 4);
     }
 
     #[test]
     fn a_filter_without_values_matches_nothing() {
-        let finished = Select::system("SELECT 1 FROM tenants WHERE true").any("id", [""; 0]).limit(1).finish();
+        let finished =
+            Select::for_system("SELECT 1 FROM tenants WHERE true").where_in("id", [""; 0]).limit(1).to_statement();
         assert_eq!(finished.text, "SELECT 1 FROM tenants WHERE true AND 1 = 0 LIMIT $1");
     }
 }

@@ -14,11 +14,11 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Statement, ffi
 use crate::base::{Error, Result};
 
 use super::dialect;
-use super::handle::mismatch;
-use super::row::EachRow;
+use super::handle::parameter_mismatch;
+use super::row::RowCallback;
 use super::sqlite_group::GroupState;
-use super::values::params;
-use super::{Args, Options, Param, Row, Synchronous, Value};
+use super::values::to_params;
+use super::{Args, Param, Row, SqliteSynchronous, StoreOptions, Value};
 
 /// Prepared statements kept per connection: more than the product has, so that only lists with rare filters are
 /// ever prepared again.
@@ -38,49 +38,49 @@ const PROBE_BYTES: usize = 256 << 10;
 /// How long, and at which interval, switching a new file to the write-ahead log is retried while another process does the
 /// same.
 const WAL_WAIT_MAX: Duration = Duration::from_secs(5);
-const WAL_LOOK: Duration = Duration::from_millis(10);
+const WAL_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// How long to wait for another process before `on_wait` is called: about when a person at a terminal begins to wonder.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// Opens the connection that writes. A missing file is created, readable by its owner only.
-pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Lite> {
+pub(super) fn open_writer(path: &Path, options: &StoreOptions) -> Result<SqliteConnection> {
     create_private(path)
         .map_err(|error| Error::unavailable(format!("{} cannot be opened: {error}", path.display())))?;
-    let connection = open(path, options.wait_max)?;
+    let connection = open_connection(path, options.wait_max)?;
     enter_wal(&connection)?;
     let synchronous = match options.synchronous {
-        Synchronous::Full => "FULL",
-        Synchronous::Off => "OFF",
+        SqliteSynchronous::Full => "FULL",
+        SqliteSynchronous::Off => "OFF",
     };
     let settings = format!(
         "PRAGMA synchronous = {synchronous}; PRAGMA foreign_keys = ON; PRAGMA cache_size = -32768; \
          PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA journal_size_limit = {LOG_BYTES_MAX};"
     );
-    connection.execute_batch(&settings).map_err(fault)?;
-    let patience = Patience { path: path.to_owned(), wait_max: options.wait_max, tell: options.tell_wait };
-    Ok(Lite { patience, ..connection.into() })
+    connection.execute_batch(&settings).map_err(map_sqlite_error)?;
+    let patience = LockWait { path: path.to_owned(), wait_max: options.wait_max, on_wait: options.on_lock_wait };
+    Ok(SqliteConnection { lock_wait: patience, ..connection.into() })
 }
 
 /// Opens a connection that can only read. The file exists, because the writer was opened first.
-pub(super) fn open_reader(path: &Path, wait_max: Duration) -> Result<Lite> {
-    let connection = open(path, wait_max)?;
-    connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -8192;").map_err(fault)?;
+pub(super) fn open_reader(path: &Path, wait_max: Duration) -> Result<SqliteConnection> {
+    let connection = open_connection(path, wait_max)?;
+    connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -8192;").map_err(map_sqlite_error)?;
     Ok(connection.into())
 }
 
 /// Opens a connection that waits up to `wait_max` for another process (an admin command, a backup) to release the lock.
 ///
 /// Memory-mapped reads stay off: with them an I/O error is a signal that ends the process, without them it is an error.
-pub(super) fn open(path: &Path, wait_max: Duration) -> Result<Connection> {
+pub(super) fn open_connection(path: &Path, wait_max: Duration) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
-    connection.busy_timeout(wait_max).map_err(fault)?;
+    let connection = Connection::open_with_flags(path, flags).map_err(map_sqlite_error)?;
+    connection.busy_timeout(wait_max).map_err(map_sqlite_error)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     // One plan per statement, independent of the bound values. Otherwise the bundled SQLite prepares every join and range
     // again at each execution, in case the new values deserve another plan: five to ten times the cost of a read.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(fault)?;
-    connection.execute_batch("PRAGMA temp_store = MEMORY;").map_err(fault)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(map_sqlite_error)?;
+    connection.execute_batch("PRAGMA temp_store = MEMORY;").map_err(map_sqlite_error)?;
     Ok(connection)
 }
 
@@ -113,9 +113,9 @@ fn enter_wal(connection: &Connection) -> Result<()> {
                 return Err(Error::unavailable(message));
             }
             Err(error) if is_busy(&error) => {
-                std::thread::sleep(WAL_LOOK);
+                std::thread::sleep(WAL_RETRY_DELAY);
             }
-            Err(error) => return Err(fault(error)),
+            Err(error) => return Err(map_sqlite_error(error)),
         }
     }
     Err(Error::unavailable("another process keeps the database from being opened"))
@@ -123,17 +123,17 @@ fn enter_wal(connection: &Connection) -> Result<()> {
 
 /// How a connection waits for the write lock of another process.
 #[derive(Default)]
-pub(super) struct Patience {
+pub(super) struct LockWait {
     pub path: PathBuf,
     pub wait_max: Duration,
-    pub tell: Option<fn(&Path)>,
+    pub on_wait: Option<fn(&Path)>,
 }
 
-impl Patience {
+impl LockWait {
     /// Begins a write transaction by one of the fixed statements. During a long wait `on_wait` is called once.
-    pub fn begin(&self, connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    pub fn begin_transaction(&self, connection: &Connection, sql: &str) -> rusqlite::Result<()> {
         let begin = || connection.prepare_cached(sql)?.raw_execute().map(drop);
-        let Some(tell) = self.tell.filter(|_| self.wait_max > SILENCE_MAX) else { return begin() };
+        let Some(tell) = self.on_wait.filter(|_| self.wait_max > SILENCE_MAX) else { return begin() };
         connection.busy_timeout(SILENCE_MAX)?;
         let mut begun = begin();
         if begun.as_ref().is_err_and(is_busy) {
@@ -146,12 +146,12 @@ impl Patience {
     }
 
     /// The error for a transaction that did not begin.
-    pub fn fault(&self, error: rusqlite::Error) -> Error {
-        if is_busy(&error) { Error::unavailable(self.explain(&error)) } else { fault(error) }
+    pub fn map_error(&self, error: rusqlite::Error) -> Error {
+        if is_busy(&error) { Error::unavailable(self.describe_failure(&error)) } else { map_sqlite_error(error) }
     }
 
     /// Why a transaction did not begin, and what to do if another process holds the lock.
-    pub fn explain(&self, error: &rusqlite::Error) -> String {
+    pub fn describe_failure(&self, error: &rusqlite::Error) -> String {
         if !is_busy(error) {
             return format!("the transaction did not begin: {error}");
         }
@@ -169,118 +169,123 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 }
 
 /// A connection, with its statements translated for SQLite.
-pub(super) struct Lite {
+pub(super) struct SqliteConnection {
     pub connection: Connection,
-    pub patience: Patience,
+    pub lock_wait: LockWait,
     pub group: GroupState,
-    texts: RefCell<Texts>,
+    texts: RefCell<SqliteTexts>,
 }
 
-impl From<Connection> for Lite {
+impl From<Connection> for SqliteConnection {
     fn from(connection: Connection) -> Self {
-        Lite { connection, patience: Patience::default(), group: GroupState::default(), texts: RefCell::default() }
+        SqliteConnection {
+            connection,
+            lock_wait: LockWait::default(),
+            group: GroupState::default(),
+            texts: RefCell::default(),
+        }
     }
 }
 
-impl Lite {
+impl SqliteConnection {
     /// Runs one of the fixed statements that open and end transactions, prepared once.
-    pub fn control(&self, sql: &str) -> rusqlite::Result<()> {
+    pub fn exec_control(&self, sql: &str) -> rusqlite::Result<()> {
         self.connection.prepare_cached(sql)?.raw_execute().map(drop)
     }
 
     pub fn exec(&self, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<u64> {
-        let mut statement = self.prepare(sql)?;
-        self.guard(&statement)?;
-        bind(&mut statement, tenant, sql, args)?;
-        Ok(statement.raw_execute().map_err(fault)? as u64)
+        let mut statement = self.prepare_cached(sql)?;
+        self.open_savepoint_if_needed(&statement)?;
+        bind_all(&mut statement, tenant, sql, args)?;
+        Ok(statement.raw_execute().map_err(map_sqlite_error)? as u64)
     }
 
     /// Runs the statement once for each row of arguments, and returns how many rows it changed in all.
     pub fn exec_each(&self, tenant: Option<&String>, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
         let mut changed = 0;
         let Some(first) = rows.first() else { return Ok(changed) };
-        let mut statement = self.prepare(sql)?;
-        self.guard(&statement)?;
-        check(&statement, tenant, sql, first.len())?;
+        let mut statement = self.prepare_cached(sql)?;
+        self.open_savepoint_if_needed(&statement)?;
+        check_parameters(&statement, tenant, sql, first.len())?;
         // Bound once: the value stays bound for all rows.
         bind_tenant(&mut statement, tenant)?;
         for row in rows {
             if row.len() != first.len() {
                 let own = usize::from(tenant.is_some());
-                return Err(mismatch(sql, own + first.len(), own + row.len()));
+                return Err(parameter_mismatch(sql, own + first.len(), own + row.len()));
             }
-            bind_args(&mut statement, tenant, params(row))?;
-            changed += statement.raw_execute().map_err(fault)? as u64;
+            bind_args(&mut statement, tenant, to_params(row))?;
+            changed += statement.raw_execute().map_err(map_sqlite_error)? as u64;
         }
         Ok(changed)
     }
 
-    pub fn ask(&self, tenant: Option<&String>, sql: &str, args: Args<'_>, each: EachRow<'_>) -> Result<()> {
-        let mut statement = self.prepare(sql)?;
-        self.guard(&statement)?;
-        bind(&mut statement, tenant, sql, args)?;
+    pub fn query_each(&self, tenant: Option<&String>, sql: &str, args: Args<'_>, each: RowCallback<'_>) -> Result<()> {
+        let mut statement = self.prepare_cached(sql)?;
+        self.open_savepoint_if_needed(&statement)?;
+        bind_all(&mut statement, tenant, sql, args)?;
         let mut rows = statement.raw_query();
-        while let Some(row) = rows.next().map_err(fault)? {
-            each(&Row::sqlite(row))?;
+        while let Some(row) = rows.next().map_err(map_sqlite_error)? {
+            each(&Row::from_sqlite(row))?;
         }
         Ok(())
     }
 
     /// Prepares a statement without running it.
-    pub fn check(&self, sql: &str) -> Result<()> {
-        self.prepare(sql).map(drop)
+    pub fn prepare_check(&self, sql: &str) -> Result<()> {
+        self.prepare_cached(sql).map(drop)
     }
 
-    fn prepare(&self, sql: &str) -> Result<CachedStatement<'_>> {
-        self.connection.prepare_cached(self.texts.borrow_mut().spell(sql)).map_err(fault)
+    fn prepare_cached(&self, sql: &str) -> Result<CachedStatement<'_>> {
+        self.connection.prepare_cached(self.texts.borrow_mut().get_or_translate(sql)).map_err(map_sqlite_error)
     }
 }
 
 /// Translated statements by the address of their text: the product's texts are static. For other texts an address may be
 /// reused, so the text is compared, too.
 #[derive(Default)]
-struct Texts(HashMap<usize, Text>);
+struct SqliteTexts(HashMap<usize, SqliteText>);
 
-struct Text {
+struct SqliteText {
     written: Box<str>,
-    spelt: Box<str>,
+    translated: Box<str>,
 }
 
-impl Texts {
-    fn spell(&mut self, sql: &str) -> &str {
+impl SqliteTexts {
+    fn get_or_translate(&mut self, sql: &str) -> &str {
         if self.0.len() >= STATEMENTS_MAX {
             self.0.clear();
         }
-        let spell = || Text { written: sql.into(), spelt: dialect::sqlite_text(sql).into() };
+        let spell = || SqliteText { written: sql.into(), translated: dialect::sqlite_text(sql).into() };
         let text = self.0.entry(sql.as_ptr().addr()).or_insert_with(spell);
         if *text.written != *sql {
             *text = spell();
         }
-        &text.spelt
+        &text.translated
     }
 }
 
 /// Binds the tenant to `$1`, if there is one, and the arguments to the parameters after it.
-fn bind(statement: &mut Statement<'_>, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<()> {
-    check(statement, tenant, sql, args.len())?;
+fn bind_all(statement: &mut Statement<'_>, tenant: Option<&String>, sql: &str, args: Args<'_>) -> Result<()> {
+    check_parameters(statement, tenant, sql, args.len())?;
     bind_tenant(statement, tenant)?;
     bind_args(statement, tenant, args.iter().copied())
 }
 
 /// Checks that the statement's parameters are the tenant and `args` arguments.
-fn check(statement: &Statement<'_>, tenant: Option<&String>, sql: &str, args: usize) -> Result<()> {
+fn check_parameters(statement: &Statement<'_>, tenant: Option<&String>, sql: &str, args: usize) -> Result<()> {
     let own = usize::from(tenant.is_some());
     let (uses, bound) = (statement.parameter_count(), own + args);
     // `uses` is the highest number. That all lower ones occur is checked in debug builds; the tenant's is always checked.
     let checked = if cfg!(debug_assertions) { uses } else { own.min(uses) };
     if uses != bound || (1..=checked).any(|place| statement.parameter_name(place).is_none()) {
-        return Err(mismatch(sql, uses, bound));
+        return Err(parameter_mismatch(sql, uses, bound));
     }
     Ok(())
 }
 
 fn bind_tenant(statement: &mut Statement<'_>, tenant: Option<&String>) -> Result<()> {
-    tenant.map_or(Ok(()), |tenant| statement.raw_bind_parameter(1, tenant).map_err(fault))
+    tenant.map_or(Ok(()), |tenant| statement.raw_bind_parameter(1, tenant).map_err(map_sqlite_error))
 }
 
 fn bind_args<'a>(
@@ -290,19 +295,19 @@ fn bind_args<'a>(
 ) -> Result<()> {
     let own = usize::from(tenant.is_some());
     for (place, value) in args.enumerate() {
-        statement.raw_bind_parameter(own + place + 1, value).map_err(fault)?;
+        statement.raw_bind_parameter(own + place + 1, value).map_err(map_sqlite_error)?;
     }
     Ok(())
 }
 
 /// Maps a failure of SQLite to the error for the client.
-pub(super) fn fault(error: rusqlite::Error) -> Error {
+pub(super) fn map_sqlite_error(error: rusqlite::Error) -> Error {
     let rusqlite::Error::SqliteFailure(failure, _) = &error else {
         return Error::internal(error);
     };
     match (failure.code, failure.extended_code) {
         (_, ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY | ffi::SQLITE_CONSTRAINT_ROWID) => {
-            Error::duplicate(error)
+            Error::duplicate_key(error)
         }
         (
             ErrorCode::DatabaseBusy

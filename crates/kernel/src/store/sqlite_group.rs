@@ -12,7 +12,7 @@ use rusqlite::Statement;
 use crate::base::Result;
 
 use super::dialect;
-use super::sqlite::{Lite, fault};
+use super::sqlite::{SqliteConnection, map_sqlite_error};
 
 /// The state of the running group. It never changes on a connection that only reads.
 #[derive(Default)]
@@ -36,12 +36,14 @@ enum JobProgress {
     WrittenInSavepoint,
 }
 
-impl Lite {
+impl SqliteConnection {
     /// Begins the transaction of a group; the error says why it could not.
     pub fn begin_group(&self) -> Result<(), String> {
         self.group.has_kept.set(false);
         self.group.has_changed.set(false);
-        self.patience.begin(&self.connection, dialect::SQLITE_BEGIN).map_err(|error| self.patience.explain(&error))
+        self.lock_wait
+            .begin_transaction(&self.connection, dialect::SQLITE_BEGIN)
+            .map_err(|error| self.lock_wait.describe_failure(&error))
     }
 
     /// Whether the group that has ended changed rows that are kept.
@@ -56,12 +58,12 @@ impl Lite {
     }
 
     /// Called before each statement: opens the savepoint at the first write of a job, where it needs one.
-    pub fn guard(&self, statement: &Statement<'_>) -> Result<()> {
+    pub fn open_savepoint_if_needed(&self, statement: &Statement<'_>) -> Result<()> {
         if self.group.job.get() != JobProgress::ReadOnly || statement.readonly() {
             return Ok(());
         }
         let state = if self.group.has_kept.get() {
-            self.control(dialect::SQLITE_JOB_OPEN).map_err(fault)?;
+            self.exec_control(dialect::SQLITE_JOB_OPEN).map_err(map_sqlite_error)?;
             JobProgress::WrittenInSavepoint
         } else {
             JobProgress::Written
@@ -81,10 +83,10 @@ impl Lite {
         match (group.job.get(), is_kept) {
             (JobProgress::ReadOnly, _) => return Ok(()),
             (JobProgress::Written, true) => {}
-            (JobProgress::Written, false) => return self.control(dialect::SQLITE_ROLLBACK).map_err(not_undone),
+            (JobProgress::Written, false) => return self.exec_control(dialect::SQLITE_ROLLBACK).map_err(not_undone),
             (JobProgress::WrittenInSavepoint, true) => self.release_savepoint()?,
             (JobProgress::WrittenInSavepoint, false) => {
-                self.control(dialect::SQLITE_JOB_UNDO).map_err(not_undone)?;
+                self.exec_control(dialect::SQLITE_JOB_UNDO).map_err(not_undone)?;
                 return self.release_savepoint();
             }
         }
@@ -93,26 +95,26 @@ impl Lite {
     }
 
     fn release_savepoint(&self) -> Result<(), String> {
-        self.control(dialect::SQLITE_JOB_KEEP).map_err(|error| format!("the savepoint did not end: {error}"))
+        self.exec_control(dialect::SQLITE_JOB_KEEP).map_err(|error| format!("the savepoint did not end: {error}"))
     }
 }
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use super::super::{Options, sqlite};
+    use super::super::{StoreOptions, sqlite};
     use super::*;
     use crate::args;
-    use crate::base::{TenantId, World};
+    use crate::base::{Env, TenantId};
 
     const INSERT: &str = "INSERT INTO t (n) VALUES ($1)";
 
     /// Runs `work` with the writer inside a group, and the connection of another process.
-    fn group(work: impl FnOnce(&Lite, &rusqlite::Connection)) {
-        let folder = std::env::temp_dir().join(TenantId::new(&World::default()).to_string());
+    fn with_group(work: impl FnOnce(&SqliteConnection, &rusqlite::Connection)) {
+        let folder = std::env::temp_dir().join(TenantId::new(&Env::default()).to_string());
         std::fs::create_dir(&folder).unwrap();
         let path = folder.join("test.db");
-        let lite = sqlite::open_writer(&path, &Options::sqlite(&path)).unwrap();
+        let lite = sqlite::open_writer(&path, &StoreOptions::sqlite(&path)).unwrap();
         lite.connection.execute_batch("CREATE TABLE t (n INTEGER PRIMARY KEY) STRICT").unwrap();
         lite.begin_group().unwrap();
         work(&lite, &rusqlite::Connection::open(&path).unwrap());
@@ -121,75 +123,75 @@ mod tests {
     }
 
     /// Runs a job that writes a number and is kept or undone.
-    fn job(lite: &Lite, number: i64, is_kept: bool) {
+    fn run_test_job(lite: &SqliteConnection, number: i64, is_kept: bool) {
         lite.open_job();
         lite.exec(None, INSERT, args![number]).unwrap();
         lite.close_job(is_kept).unwrap();
     }
 
-    fn rows(connection: &rusqlite::Connection) -> Vec<i64> {
+    fn list_rows(connection: &rusqlite::Connection) -> Vec<i64> {
         let mut statement = connection.prepare("SELECT n FROM t ORDER BY n").unwrap();
         statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     }
 
     #[test]
     fn one_that_fails_is_undone_alone() {
-        group(|lite, other| {
+        with_group(|lite, other| {
             for (number, is_kept) in [(1, true), (2, false), (3, true), (4, false), (5, false), (6, true)] {
-                job(lite, number, is_kept);
+                run_test_job(lite, number, is_kept);
                 // Another process cannot write in between.
                 assert!(other.execute("BEGIN IMMEDIATE", []).is_err(), "{number}");
             }
-            lite.control(dialect::SQLITE_COMMIT).unwrap();
+            lite.exec_control(dialect::SQLITE_COMMIT).unwrap();
             assert!(lite.end_group());
-            assert_eq!(rows(other), [1, 3, 6]);
+            assert_eq!(list_rows(other), [1, 3, 6]);
         });
     }
 
     #[test]
     fn the_first_that_fails_ends_the_group() {
-        group(|lite, other| {
+        with_group(|lite, other| {
             lite.open_job();
-            lite.ask(None, "SELECT n FROM t", args![], &mut |_| Ok(())).unwrap();
+            lite.query_each(None, "SELECT n FROM t", args![], &mut |_| Ok(())).unwrap();
             lite.close_job(true).unwrap();
             assert!(!lite.connection.is_autocommit(), "what only reads is no reason");
-            job(lite, 1, false);
+            run_test_job(lite, 1, false);
             assert!(lite.connection.is_autocommit() && !lite.end_group());
             lite.begin_group().unwrap();
-            job(lite, 2, true);
-            lite.control(dialect::SQLITE_COMMIT).unwrap();
-            assert_eq!(rows(other), [2]);
+            run_test_job(lite, 2, true);
+            lite.exec_control(dialect::SQLITE_COMMIT).unwrap();
+            assert_eq!(list_rows(other), [2]);
         });
     }
 
     #[test]
     fn a_job_that_wrote_nothing_is_not_undone() {
-        group(|lite, other| {
-            job(lite, 1, true);
+        with_group(|lite, other| {
+            run_test_job(lite, 1, true);
             lite.open_job();
-            lite.ask(None, "SELECT n FROM t", args![], &mut |_| Ok(())).unwrap();
+            lite.query_each(None, "SELECT n FROM t", args![], &mut |_| Ok(())).unwrap();
             assert_eq!(lite.group.job.get(), JobProgress::ReadOnly, "and has no savepoint");
             lite.close_job(false).unwrap();
-            lite.control(dialect::SQLITE_COMMIT).unwrap();
-            assert_eq!(rows(other), [1]);
+            lite.exec_control(dialect::SQLITE_COMMIT).unwrap();
+            assert_eq!(list_rows(other), [1]);
         });
     }
 
     #[test]
     fn what_is_undone_is_nothing_that_reached_the_disk() {
-        group(|lite, other| {
-            job(lite, 1, true);
-            lite.control(dialect::SQLITE_COMMIT).unwrap();
+        with_group(|lite, other| {
+            run_test_job(lite, 1, true);
+            lite.exec_control(dialect::SQLITE_COMMIT).unwrap();
             assert!(lite.end_group());
             lite.begin_group().unwrap();
             // The statement writes but changes no row.
             lite.open_job();
             lite.exec(None, "DELETE FROM t WHERE n = $1", args![7_i64]).unwrap();
             lite.close_job(true).unwrap();
-            job(lite, 9, false);
-            lite.control(dialect::SQLITE_COMMIT).unwrap();
+            run_test_job(lite, 9, false);
+            lite.exec_control(dialect::SQLITE_COMMIT).unwrap();
             assert!(!lite.end_group());
-            assert_eq!(rows(other), [1]);
+            assert_eq!(list_rows(other), [1]);
         });
     }
 }

@@ -12,51 +12,56 @@ use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::base::{Error, Result};
 
-use super::handle::Lane;
-use super::sqlite::{self, Lite};
-use super::turns::TenantTurns;
+use super::handle::FairnessKey;
+use super::sqlite::{self, SqliteConnection};
+use super::tenant_limiter::TenantLimiter;
 
-pub(super) struct Readers {
-    idle: Mutex<Vec<Lite>>,
+pub(super) struct ReaderPool {
+    idle: Mutex<Vec<SqliteConnection>>,
     permits: Semaphore,
-    waiting: TenantTurns,
+    waiting: TenantLimiter,
     wait_max: Duration,
 }
 
-impl Readers {
+impl ReaderPool {
     /// Opens all connections, so that a later shortage of file descriptors or disk cannot stop reads.
-    pub fn open(path: &Path, count: usize, wait_max: Duration) -> Result<Self> {
+    pub fn open_all(path: &Path, count: usize, wait_max: Duration) -> Result<Self> {
         let idle = (0..count).map(|_| sqlite::open_reader(path, wait_max)).collect::<Result<Vec<_>>>()?;
-        Ok(Readers { idle: Mutex::new(idle), permits: Semaphore::new(count), waiting: TenantTurns::new(1), wait_max })
+        Ok(ReaderPool {
+            idle: Mutex::new(idle),
+            permits: Semaphore::new(count),
+            waiting: TenantLimiter::new(1),
+            wait_max,
+        })
     }
 
     /// Acquires a connection, after a bounded wait for one.
-    pub async fn lend(&self, lane: Lane) -> Result<Lent<'_>> {
+    pub async fn acquire_reader(&self, lane: FairnessKey) -> Result<ReaderGuard<'_>> {
         let permit = match self.permits.try_acquire() {
             Ok(permit) => permit,
-            Err(TryAcquireError::Closed) => return Err(closed()),
-            Err(TryAcquireError::NoPermits) => self.wait(lane).await?,
+            Err(TryAcquireError::Closed) => return Err(closed_error()),
+            Err(TryAcquireError::NoPermits) => self.wait_for_permit(lane).await?,
         };
-        self.pop(permit)
+        self.pop_idle(permit)
     }
 
-    async fn wait(&self, lane: Lane) -> Result<SemaphorePermit<'_>> {
+    async fn wait_for_permit(&self, lane: FairnessKey) -> Result<SemaphorePermit<'_>> {
         let waited = tokio::time::timeout(self.wait_max, async {
-            let _place = self.waiting.take(lane, self.wait_max).await?;
-            self.permits.acquire().await.map_err(|_| closed())
+            let _place = self.waiting.acquire(lane, self.wait_max).await?;
+            self.permits.acquire().await.map_err(|_| closed_error())
         });
         waited.await.map_err(|_| Error::unavailable("no connection to read with became free in time"))?
     }
 
-    fn pop<'a>(&'a self, permit: SemaphorePermit<'a>) -> Result<Lent<'a>> {
+    fn pop_idle<'a>(&'a self, permit: SemaphorePermit<'a>) -> Result<ReaderGuard<'a>> {
         let connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Ok(Lent { connection: Some(connection.ok_or_else(closed)?), readers: self, _permit: permit })
+        Ok(ReaderGuard { connection: Some(connection.ok_or_else(closed_error)?), readers: self, _permit: permit })
     }
 
     /// Acquires a connection for a caller that has ensured that one is free.
-    pub fn lend_now(&self) -> Result<Lent<'_>> {
-        let permit = self.permits.try_acquire().map_err(|_| closed())?;
-        self.pop(permit)
+    pub fn try_acquire_reader(&self) -> Result<ReaderGuard<'_>> {
+        let permit = self.permits.try_acquire().map_err(|_| closed_error())?;
+        self.pop_idle(permit)
     }
 
     /// Closes idle connections; those in use are closed when their guard is dropped.
@@ -66,24 +71,24 @@ impl Readers {
     }
 }
 
-fn closed() -> Error {
+fn closed_error() -> Error {
     Error::unavailable("the store is closed")
 }
 
 /// A connection in use; it returns to the pool when dropped, also after a panic.
-pub(super) struct Lent<'a> {
-    connection: Option<Lite>,
-    readers: &'a Readers,
+pub(super) struct ReaderGuard<'a> {
+    connection: Option<SqliteConnection>,
+    readers: &'a ReaderPool,
     _permit: SemaphorePermit<'a>,
 }
 
-impl Lent<'_> {
-    pub fn read<R>(self, work: impl FnOnce(&Lite) -> Result<R>) -> Result<R> {
-        work(self.connection.as_ref().ok_or_else(closed)?)
+impl ReaderGuard<'_> {
+    pub fn read_with<R>(self, work: impl FnOnce(&SqliteConnection) -> Result<R>) -> Result<R> {
+        work(self.connection.as_ref().ok_or_else(closed_error)?)
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for ReaderGuard<'_> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take()
             && !self.readers.permits.is_closed()

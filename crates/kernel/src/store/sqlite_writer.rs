@@ -17,13 +17,13 @@ use tokio::sync::{oneshot, watch};
 
 use crate::base::{Error, Result, TenantId};
 
-use super::handle::{Handle, Lane};
-use super::job::{AnyJob, Made};
+use super::commit_notifier::CommitNotifier;
+use super::handle::{FairnessKey, HandleContext};
+use super::job::{BoxedJob, JobOutput};
 use super::maintenance::{MaintenancePace, MaintenancePermit};
-use super::news::News;
-use super::sqlite_queue::Queue;
+use super::sqlite_queue::FairQueue;
 use super::tx::Tx;
-use super::{Options, dialect};
+use super::{StoreOptions, dialect};
 
 /// Jobs of one group commit. More would delay the first job without making the fsync noticeably cheaper per job.
 const GROUP_MAX: usize = 256;
@@ -32,8 +32,8 @@ const GROUP_MAX: usize = 256;
 /// The limit ignores commits that took longer because of something else.
 const LAST_COMMIT_MAX: Duration = Duration::from_millis(50);
 
-pub(super) struct Writer {
-    queue: Arc<Queue<Pending>>,
+pub(super) struct SqliteWriter {
+    queue: Arc<FairQueue<QueuedWrite>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     failing: Arc<AtomicBool>,
     pace: Arc<MaintenancePace>,
@@ -41,19 +41,19 @@ pub(super) struct Writer {
     ended: watch::Receiver<()>,
 }
 
-impl Writer {
-    pub fn start(tx: Tx, options: &Options, news: News) -> Result<Self> {
-        let queue = Arc::new(Queue::new(options.queue_max));
+impl SqliteWriter {
+    pub fn start_thread(tx: Tx, options: &StoreOptions, news: CommitNotifier) -> Result<Self> {
+        let queue = Arc::new(FairQueue::new(options.queue_max));
         let failing = Arc::new(AtomicBool::new(false));
         let pace = Arc::new(MaintenancePace::default());
         let (running, ended) = watch::channel(());
-        let thread = Thread {
+        let thread = WriterThread {
             _running: running,
             tx,
             queue: queue.clone(),
             failing: failing.clone(),
             pace: pace.clone(),
-            news,
+            notifier: news,
             group_time: options.group_time,
             last_commit: Duration::ZERO,
             next: None,
@@ -62,38 +62,45 @@ impl Writer {
             .name("store-writer".to_owned())
             .spawn(move || thread.run())
             .map_err(Error::unavailable)?;
-        Ok(Writer { queue, thread: Mutex::new(Some(handle)), failing, pace, ended })
+        Ok(SqliteWriter { queue, thread: Mutex::new(Some(handle)), failing, pace, ended })
     }
 
-    pub async fn write(&self, handle: Arc<Handle>, job: AnyJob, permit: Option<MaintenancePermit>) -> Result<Made> {
+    pub async fn run_job(
+        &self,
+        handle: Arc<HandleContext>,
+        job: BoxedJob,
+        permit: Option<MaintenancePermit>,
+    ) -> Result<JobOutput> {
         let (reply, answer) = oneshot::channel();
         let tenant = handle.tenant_id();
-        let mut lane = handle.lane();
+        let mut lane = handle.fairness_key();
         if permit.is_some() {
-            let pause = self.pace.pause(Instant::now());
+            let pause = self.pace.remaining_pause(Instant::now());
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
             // Not behind the writes of its own tenant: all other maintenance waits for its permit.
-            lane = tenant.map_or(lane, Lane::Job);
+            lane = tenant.map_or(lane, FairnessKey::Job);
         }
-        self.queue
-            .push(lane, Pending { work: Some((handle, job)), permit, tenant, outcome: None, news: None, reply })?;
+        self.queue.push(
+            lane,
+            QueuedWrite { work: Some((handle, job)), permit, tenant, outcome: None, notify: None, reply },
+        )?;
         answer.await.map_err(|_| Error::unavailable("the writer stopped before it answered"))?
     }
 
     /// Whether the last group with something to write failed.
-    pub fn failing(&self) -> bool {
+    pub fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Relaxed)
     }
 
     /// Called after a successful write to disk.
-    pub fn recovered(&self) {
+    pub fn mark_recovered(&self) {
         self.failing.store(false, Ordering::Relaxed);
     }
 
     /// Waits until the thread has ended: after [`SqliteWriter::close`], or by a bug.
-    pub async fn ended(&self) {
+    pub async fn wait_until_ended(&self) {
         let mut ended = self.ended.clone();
         while ended.changed().await.is_ok() {}
     }
@@ -109,38 +116,38 @@ impl Writer {
 }
 
 /// A store that is dropped without being closed ends its thread, too.
-impl Drop for Writer {
+impl Drop for SqliteWriter {
     fn drop(&mut self) {
         self.queue.close();
     }
 }
 
 /// A job in the queue, and then in its group until the commit.
-struct Pending {
-    work: Option<(Arc<Handle>, AnyJob)>,
+struct QueuedWrite {
+    work: Option<(Arc<HandleContext>, BoxedJob)>,
     /// A maintenance job is not part of a group commit. Its permit is released after the commit.
     permit: Option<MaintenancePermit>,
     tenant: Option<TenantId>,
-    outcome: Option<Result<Made>>,
-    news: Option<TenantId>,
-    reply: oneshot::Sender<Result<Made>>,
+    outcome: Option<Result<JobOutput>>,
+    notify: Option<TenantId>,
+    reply: oneshot::Sender<Result<JobOutput>>,
 }
 
-impl Pending {
+impl QueuedWrite {
     /// Runs the job. An error means that the group's transaction is lost.
     fn run(&mut self, tx: &mut Tx) -> Result<(), String> {
         if let Some((handle, job)) = self.work.take() {
             let outcome = tx.run_in_group(handle, job)?;
-            self.news = tx.news().filter(|_| outcome.is_ok());
+            self.notify = tx.tenant_to_notify().filter(|_| outcome.is_ok());
             self.outcome = Some(outcome);
         }
         Ok(())
     }
 
     /// Sends the outcome to the caller, and notifies waiting readers if the group was committed.
-    fn answer(self, group: &Result<(), String>, news: &News) {
+    fn send_reply(self, group: &Result<(), String>, news: &CommitNotifier) {
         if group.is_ok() {
-            news.tell(self.news);
+            news.notify_commit(self.notify);
         }
         let answer = match (group, self.outcome) {
             (Ok(()), Some(outcome)) => outcome,
@@ -153,39 +160,39 @@ impl Pending {
 }
 
 /// A count as a float; all counts here are far below the limit of exact integers.
-fn small(count: usize) -> f64 {
+fn to_metric_value(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-struct Thread {
+struct WriterThread {
     _running: watch::Sender<()>,
     tx: Tx,
-    queue: Arc<Queue<Pending>>,
+    queue: Arc<FairQueue<QueuedWrite>>,
     failing: Arc<AtomicBool>,
     pace: Arc<MaintenancePace>,
-    news: News,
+    notifier: CommitNotifier,
     group_time: Duration,
     last_commit: Duration,
     /// The first job of the next group: a maintenance job that was taken from the queue but cannot share a group.
-    next: Option<Pending>,
+    next: Option<QueuedWrite>,
 }
 
-impl Thread {
+impl WriterThread {
     fn run(mut self) {
         let mut group = Vec::with_capacity(GROUP_MAX);
-        while let Some(first) = self.next.take().or_else(|| self.queue.wait()) {
+        while let Some(first) = self.next.take().or_else(|| self.queue.wait_for_next()) {
             group.push(first);
-            self.write(&mut group);
+            self.write_group(&mut group);
         }
         // A clean shutdown moves the log into the database file. If that fails, the log keeps the data just as well.
-        if let Err(error) = self.tx.checkpoint() {
+        if let Err(error) = self.tx.checkpoint_log() {
             tracing::warn!(%error, "failed to checkpoint the write-ahead log at shutdown");
         }
     }
 
-    fn write(&mut self, group: &mut Vec<Pending>) {
+    fn write_group(&mut self, group: &mut Vec<QueuedWrite>) {
         let started_at = Instant::now();
-        let fate = self.commit(group);
+        let fate = self.commit_group(group);
         for job in &*group {
             match job.permit {
                 None => self.pace.record_write(job.tenant, started_at),
@@ -194,8 +201,8 @@ impl Thread {
         }
         // A group without kept changes wrote nothing to disk, so it proves nothing about the disk.
         let has_changed = self.tx.end_group();
-        metrics::histogram!("store_group_size").record(small(group.len()));
-        metrics::gauge!("store_queue_depth").set(small(self.queue.len()));
+        metrics::histogram!("store_group_size").record(to_metric_value(group.len()));
+        metrics::gauge!("store_queue_depth").set(to_metric_value(self.queue.len()));
         match &fate {
             Ok(()) if has_changed => self.failing.store(false, Ordering::Relaxed),
             Ok(()) => {}
@@ -205,17 +212,17 @@ impl Thread {
             }
         }
         for job in group.drain(..) {
-            job.answer(&fate, &self.news);
+            job.send_reply(&fate, &self.notifier);
         }
     }
 
-    fn commit(&mut self, group: &mut Vec<Pending>) -> Result<(), String> {
+    fn commit_group(&mut self, group: &mut Vec<QueuedWrite>) -> Result<(), String> {
         // A transaction is open here only if the last rollback failed.
-        self.tx.abandon();
+        self.tx.rollback_if_open();
         if let Err(reason) = self.tx.begin_group() {
             // The queued jobs fail, too: each would wait as long for the lock as this group did.
-            group.extend(std::iter::from_fn(|| self.queue.take()).take(GROUP_MAX - group.len()));
-            self.tx.abandon();
+            group.extend(std::iter::from_fn(|| self.queue.take_next()).take(GROUP_MAX - group.len()));
+            self.tx.rollback_if_open();
             return Err(reason);
         }
         let ran = self.run_group(group);
@@ -225,19 +232,19 @@ impl Thread {
             if self.tx.is_idle() {
                 return Ok(());
             }
-            self.tx.control(dialect::SQLITE_COMMIT).map_err(|error| format!("the commit failed: {error}"))
+            self.tx.exec_control(dialect::SQLITE_COMMIT).map_err(|error| format!("the commit failed: {error}"))
         });
         self.last_commit = started.elapsed();
         metrics::histogram!("store_commit_seconds").record(self.last_commit.as_secs_f64());
         if ended.is_err() {
-            self.tx.abandon();
+            self.tx.rollback_if_open();
         }
         ended
     }
 
     /// Runs the first job and then the next in the queue, until the queue is empty or the group is large or long enough. A
     /// maintenance job is a group of its own.
-    fn run_group(&mut self, group: &mut Vec<Pending>) -> Result<(), String> {
+    fn run_group(&mut self, group: &mut Vec<QueuedWrite>) -> Result<(), String> {
         let (started, time) = (Instant::now(), self.group_time.max(self.last_commit.min(LAST_COMMIT_MAX)));
         let mut next = group.pop();
         while let Some(mut job) = next.take() {
@@ -246,7 +253,7 @@ impl Thread {
             ran?;
             let is_over = group.len() >= GROUP_MAX || started.elapsed() >= time || self.tx.is_idle();
             if !is_alone && !is_over {
-                (next, self.next) = match self.queue.take() {
+                (next, self.next) = match self.queue.take_next() {
                     Some(one) if one.permit.is_some() => (None, Some(one)),
                     one => (one, None),
                 };
@@ -257,8 +264,8 @@ impl Thread {
 }
 
 /// However the thread ends, no caller waits for it any longer.
-impl Drop for Thread {
+impl Drop for WriterThread {
     fn drop(&mut self) {
-        self.queue.abandon();
+        self.queue.close_and_clear();
     }
 }

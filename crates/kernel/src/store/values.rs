@@ -10,7 +10,7 @@ use rusqlite::types::{FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use crate::base::seal::Sealed;
+use crate::base::seal::SealedValue;
 use crate::base::{Id, Identified, Timestamp};
 
 use super::Param;
@@ -58,19 +58,19 @@ impl<R: Identified> From<Id<R>> for Value {
     }
 }
 
-impl rusqlite::ToSql for Sealed {
+impl rusqlite::ToSql for SealedValue {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(ValueRef::Blob(&self.0)))
     }
 }
 
-impl rusqlite::types::FromSql for Sealed {
+impl rusqlite::types::FromSql for SealedValue {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        <Vec<u8> as rusqlite::types::FromSql>::column_result(value).map(Sealed)
+        <Vec<u8> as rusqlite::types::FromSql>::column_result(value).map(SealedValue)
     }
 }
 
-impl ToSql for Sealed {
+impl ToSql for SealedValue {
     fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Encoded {
         <Vec<u8> as ToSql>::to_sql(&self.0, ty, out)
     }
@@ -82,9 +82,9 @@ impl ToSql for Sealed {
     to_sql_checked!();
 }
 
-impl<'r> FromSql<'r> for Sealed {
+impl<'r> FromSql<'r> for SealedValue {
     fn from_sql(ty: &Type, raw: &'r [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
-        <Vec<u8> as FromSql>::from_sql(ty, raw).map(Sealed)
+        <Vec<u8> as FromSql>::from_sql(ty, raw).map(SealedValue)
     }
 
     fn accepts(ty: &Type) -> bool {
@@ -190,7 +190,7 @@ into_value! {
     Vec<u8>, value => Value::Bytes(value);
     &[u8], value => Value::Bytes(value.to_vec());
     Timestamp, value => Value::Int(value.as_millis());
-    Sealed, value => Value::Bytes(value.0);
+    SealedValue, value => Value::Bytes(value.0);
 }
 
 impl<T: Into<Value>> From<Option<T>> for Value {
@@ -200,6 +200,6 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 }
 
 /// Values as parameters of a statement.
-pub(super) fn params(values: &[Value]) -> impl Iterator<Item = &dyn Param> {
+pub(super) fn to_params(values: &[Value]) -> impl Iterator<Item = &dyn Param> {
     values.iter().map(|value| value as &dyn Param)
 }

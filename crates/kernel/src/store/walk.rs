@@ -12,26 +12,26 @@ use super::{CursorKey, Db, FromRow, Row, Select, Value};
 use crate::base::Result;
 
 /// The row budget of one request, approximately: a few tens of milliseconds, off the threads that serve requests.
-const LOOKED_MAX: usize = 3_000;
+const EXAMINED_ROWS_MAX: usize = 3_000;
 /// The cost of an arm in rows of the budget: every step seeks it anew.
-const ARM_ROWS: usize = 48;
+const ARM_COST_ROWS: usize = 48;
 /// The least row budget, however many arms there are.
-const LOOKED_MIN: usize = 500;
+const EXAMINED_ROWS_MIN: usize = 500;
 /// The most arms of a walk: each is planned separately, and read as far as the others.
 pub const ARMS_MAX: usize = 128;
 /// The rows of the first step over all arms, where rows must be filtered; every step is twice the one before.
-const FIRST_STEP: usize = 200;
+const FIRST_STEP_ROWS: usize = 200;
 /// The least rows of a step for each arm.
-const STEP_MIN: usize = 8;
+const STEP_ROWS_MIN: usize = 8;
 /// A step with more rows than this does not run on the threads that serve requests.
-const INLINE_ROWS: usize = 500;
+const INLINE_ROWS_MAX: usize = 500;
 
 /// A row that a walk reads: enough of a record to filter and to sort it.
-pub trait Passed: FromRow + Send + 'static {
+pub trait WalkRow: FromRow + Send + 'static {
     /// Its sort key in the list.
     type Key: CursorKey + Ord + Send + Sync;
 
-    fn key(&self) -> Self::Key;
+    fn sort_key(&self) -> Self::Key;
 }
 
 /// One range of an index: the values of its columns before the sort columns, and the bounds of the sort key.
@@ -46,7 +46,7 @@ pub struct Arm<K> {
 
 /// A list of the rows in the arms.
 #[derive(Clone, Debug)]
-pub struct Walk<K> {
+pub struct IndexWalk<K> {
     /// The SQL of one arm, from [`arm!`](crate::arm).
     pub text: &'static str,
     pub arms: Vec<Arm<K>>,
@@ -55,52 +55,57 @@ pub struct Walk<K> {
 }
 
 /// The matching rows of a walk, in order.
-struct Found<T: Passed> {
+struct WalkResult<T: WalkRow> {
     rows: Vec<T>,
     /// The sort key up to which all rows were examined; none at the end of the list.
-    looked_to: Option<T::Key>,
+    examined_to: Option<T::Key>,
 }
 
-impl<K: CursorKey + Ord + Send + Sync> Walk<K> {
+impl<K: CursorKey + Ord + Send + Sync> IndexWalk<K> {
     /// A walk with one arm for each of these distinct values, all with the same bounds.
     pub fn new(text: &'static str, values: Vec<Vec<Value>>, places: Range<K>, exact: bool) -> Self {
         let (least, below) = (places.start, places.end);
-        Walk { text, arms: values.into_iter().map(|values| Arm { values, below, least }).collect(), exact }
+        IndexWalk { text, arms: values.into_iter().map(|values| Arm { values, below, least }).collect(), exact }
     }
 
     /// Loads a page of the wanted rows, and the key after which the next page starts, if there is one. When the row budget
     /// is spent, the page may be short or even empty before the end of the list.
-    pub async fn page<T: Passed<Key = K>>(
+    pub async fn load_page<T: WalkRow<Key = K>>(
         &self,
         db: &Db,
         limit: usize,
         wanted: impl Fn(&T) -> bool,
     ) -> Result<(Vec<T>, Option<K>)> {
-        let Found { mut rows, looked_to } = self.newest(db, limit + 1, wanted).await?;
+        let WalkResult { mut rows, examined_to: looked_to } = self.read_newest(db, limit + 1, wanted).await?;
         let more = rows.len() > limit;
         rows.truncate(limit);
-        let next = if more { rows.last().map(Passed::key) } else { looked_to };
+        let next = if more { rows.last().map(WalkRow::sort_key) } else { looked_to };
         Ok((rows, next))
     }
 
     /// The first `count` wanted rows, or fewer when the row budget is spent.
-    async fn newest<T: Passed<Key = K>>(&self, db: &Db, count: usize, wanted: impl Fn(&T) -> bool) -> Result<Found<T>> {
+    async fn read_newest<T: WalkRow<Key = K>>(
+        &self,
+        db: &Db,
+        count: usize,
+        wanted: impl Fn(&T) -> bool,
+    ) -> Result<WalkResult<T>> {
         let (mut rows, mut looked, mut looked_to) = (Vec::new(), 0, None);
         let mut step = self.first_step(count);
-        let most = LOOKED_MAX.saturating_sub(ARM_ROWS * self.arms.len()).max(LOOKED_MIN);
+        let most = EXAMINED_ROWS_MAX.saturating_sub(ARM_COST_ROWS * self.arms.len()).max(EXAMINED_ROWS_MIN);
         loop {
-            let arms = self.arms_behind(looked_to);
-            let seen: Vec<Placed<T>> = look(db, self.text, &arms, step).await?;
+            let arms = self.arms_after(looked_to);
+            let seen: Vec<ArmRow<T>> = read_arms(db, self.text, &arms, step).await?;
             looked += seen.len();
-            looked_to = merged(seen, arms.len(), step, |row| {
+            looked_to = merge_arms(seen, arms.len(), step, |row| {
                 if rows.len() < count && wanted(&row) {
                     rows.push(row);
                 }
             });
             if looked_to.is_none() || rows.len() >= count || looked >= most {
-                return Ok(Found { rows, looked_to });
+                return Ok(WalkResult { rows, examined_to: looked_to });
             }
-            step = (2 * step).min((most - looked) / arms.len().max(1)).max(STEP_MIN);
+            step = (2 * step).min((most - looked) / arms.len().max(1)).max(STEP_ROWS_MIN);
         }
     }
 
@@ -109,12 +114,12 @@ impl<K: CursorKey + Ord + Send + Sync> Walk<K> {
         let rows = match (self.exact, self.arms.len()) {
             (true, 0 | 1) => return count,
             (true, _) => 2 * count,
-            (false, _) => FIRST_STEP.max(2 * count),
+            (false, _) => FIRST_STEP_ROWS.max(2 * count),
         };
-        (rows / self.arms.len().max(1)).max(STEP_MIN)
+        (rows / self.arms.len().max(1)).max(STEP_ROWS_MIN)
     }
 
-    fn arms_behind(&self, looked_to: Option<K>) -> Vec<Arm<K>> {
+    fn arms_after(&self, looked_to: Option<K>) -> Vec<Arm<K>> {
         let below = |arm: &Arm<K>| looked_to.map_or(arm.below, |place| place.min(arm.below));
         let behind = |arm: &Arm<K>| Arm { below: below(arm), ..arm.clone() };
         self.arms.iter().map(behind).filter(|arm| arm.below > arm.least).collect()
@@ -122,20 +127,20 @@ impl<K: CursorKey + Ord + Send + Sync> Walk<K> {
 }
 
 /// A row with the index of its arm.
-struct Placed<T> {
+struct ArmRow<T> {
     arm: usize,
     row: T,
 }
 
-impl<T: FromRow> FromRow for Placed<T> {
+impl<T: FromRow> FromRow for ArmRow<T> {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let arm: i64 = row.last()?;
-        Ok(Placed { arm: usize::try_from(arm).unwrap_or_default(), row: T::from_row(row)? })
+        let arm: i64 = row.get_last()?;
+        Ok(ArmRow { arm: usize::try_from(arm).unwrap_or_default(), row: T::from_row(row)? })
     }
 }
 
 /// Reads the next `rows` rows of each arm.
-async fn look<T: Passed>(db: &Db, text: &str, arms: &[Arm<T::Key>], rows: usize) -> Result<Vec<Placed<T>>> {
+async fn read_arms<T: WalkRow>(db: &Db, text: &str, arms: &[Arm<T::Key>], rows: usize) -> Result<Vec<ArmRow<T>>> {
     let Some(first) = arms.first() else { return Ok(Vec::new()) };
     let places = |arm: &Arm<T::Key>, rows: usize| -> Vec<Value> {
         let limit = Value::Int(i64::try_from(rows).unwrap_or(i64::MAX));
@@ -145,25 +150,30 @@ async fn look<T: Passed>(db: &Db, text: &str, arms: &[Arm<T::Key>], rows: usize)
     let mut all: Vec<Vec<Value>> = arms.iter().map(|arm| places(arm, rows)).collect();
     // Empty arms up to a power of two keep the number of different texts small.
     all.resize(arms.len().next_power_of_two(), places(first, 0));
-    let select = Select::union_all(text, all);
-    if arms.len() * rows <= INLINE_ROWS { db.select(&select).await } else { db.scan(&select).await }
+    let select = Select::union_arms(text, all);
+    if arms.len() * rows <= INLINE_ROWS_MAX { db.select(&select).await } else { db.scan(&select).await }
 }
 
 /// Passes on the rows whose order is certain. An arm that returned a full step may have more rows right after its last, so
 /// no row after the first such key is passed on; that key is returned.
-fn merged<T: Passed>(mut seen: Vec<Placed<T>>, arms: usize, step: usize, mut next: impl FnMut(T)) -> Option<T::Key> {
+fn merge_arms<T: WalkRow>(
+    mut seen: Vec<ArmRow<T>>,
+    arms: usize,
+    step: usize,
+    mut next: impl FnMut(T),
+) -> Option<T::Key> {
     let mut given = vec![0; arms];
     let mut looked_to: Option<T::Key> = None;
-    seen.sort_by_key(|placed| std::cmp::Reverse(placed.row.key()));
+    seen.sort_by_key(|placed| std::cmp::Reverse(placed.row.sort_key()));
     for placed in &seen {
         let Some(given) = given.get_mut(placed.arm) else { continue };
         *given += 1;
         if *given == step {
-            looked_to = Some(placed.row.key());
+            looked_to = Some(placed.row.sort_key());
             break;
         }
     }
-    for placed in seen.into_iter().take_while(|placed| looked_to.is_none_or(|place| placed.row.key() >= place)) {
+    for placed in seen.into_iter().take_while(|placed| looked_to.is_none_or(|place| placed.row.sort_key() >= place)) {
         next(placed.row);
     }
     looked_to
@@ -181,20 +191,20 @@ mod tests {
         }
     }
 
-    impl Passed for Number {
+    impl WalkRow for Number {
         type Key = i64;
 
-        fn key(&self) -> i64 {
+        fn sort_key(&self) -> i64 {
             self.0
         }
     }
 
     fn merge(arms: &[&[i64]], step: usize) -> (Vec<i64>, Option<i64>) {
         let placed =
-            |(arm, rows): (usize, &&[i64])| rows.iter().map(move |n| Placed { arm, row: Number(*n) }).collect();
-        let seen: Vec<Vec<Placed<Number>>> = arms.iter().enumerate().map(placed).collect();
+            |(arm, rows): (usize, &&[i64])| rows.iter().map(move |n| ArmRow { arm, row: Number(*n) }).collect();
+        let seen: Vec<Vec<ArmRow<Number>>> = arms.iter().enumerate().map(placed).collect();
         let mut rows = Vec::new();
-        let looked_to = merged(seen.into_iter().flatten().collect(), arms.len(), step, |row| rows.push(row.0));
+        let looked_to = merge_arms(seen.into_iter().flatten().collect(), arms.len(), step, |row| rows.push(row.0));
         (rows, looked_to)
     }
 
@@ -207,11 +217,11 @@ mod tests {
 
     #[test]
     fn many_arms_are_read_in_small_steps() {
-        let walk = |arms: usize, exact: bool| Walk::new("", vec![Vec::new(); arms], 0..9_i64, exact);
+        let walk = |arms: usize, exact: bool| IndexWalk::new("", vec![Vec::new(); arms], 0..9_i64, exact);
         assert_eq!(walk(1, true).first_step(51), 51);
         assert_eq!(walk(4, true).first_step(51), 25);
         assert_eq!(walk(1, false).first_step(51), 200);
-        assert_eq!(walk(ARMS_MAX, false).first_step(201), STEP_MIN);
-        assert_eq!(walk(2, true).arms_behind(Some(0)).len(), 0);
+        assert_eq!(walk(ARMS_MAX, false).first_step(201), STEP_ROWS_MIN);
+        assert_eq!(walk(2, true).arms_after(Some(0)).len(), 0);
     }
 }

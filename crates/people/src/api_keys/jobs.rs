@@ -1,7 +1,7 @@
 //! The background job of API keys: announcing that they expire soon.
 
 use kernel::base::{DAY_MS, Result};
-use kernel::jobs::Node;
+use kernel::jobs::ServerNode;
 use kernel::jobs::lanes::tenant_db;
 use kernel::store::Purpose;
 
@@ -14,11 +14,12 @@ const ROUND_MAX: usize = 500;
 
 /// Publishes one event for every key that expires soon. Nodes may run this at the same time: the write decides which of them
 /// publishes.
-pub async fn announce_expiry(node: &Node) -> Result<()> {
-    let before = node.world.now().plus(ANNOUNCE_MS);
-    let due = store::to_announce(&node.store.system(Purpose::Jobs), before, ROUND_MAX).await?;
+pub async fn announce_expiry(node: &ServerNode) -> Result<()> {
+    let before = node.env.now().plus_ms(ANNOUNCE_MS);
+    let due = store::list_expiring_keys(&node.store.system(Purpose::Jobs), before, ROUND_MAX).await?;
     for (tenant, id) in due {
-        let told = tenant_db(&node.store, tenant).write(async move |tx| store::announce(tx, id, before).await).await;
+        let told =
+            tenant_db(&node.store, tenant).write(async move |tx| store::publish_expiry(tx, id, before).await).await;
         // A key that fails must not keep the others from being announced.
         if let Err(error) = told {
             tracing::warn!(%error, key = %id, "failed to announce that a key expires");

@@ -10,10 +10,10 @@ pub mod store;
 
 use feature_kit::{EventFamily, Feature};
 use ipnet::IpNet;
-use kernel::auth::{Rights, Scope, Scopes, Standing};
+use kernel::auth::{CredentialRef, Rights, Scope, Scopes};
 use kernel::base::{ActorRef, ApiKeyId, DAY_MS, Error, Label, MINUTE_MS, Result, Timestamp, parse_network};
 use kernel::events::EventKind;
-use kernel::http::{Field, Fields, FromBody, Record};
+use kernel::http::{BodyField, BodyFields, FromBody, Record};
 use kernel::jobs::Retention;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -56,7 +56,7 @@ const EXPIRY_SLACK_MS: i64 = MINUTE_MS;
 kernel::words! {
     /// Whether a key works.
     #[schema(as = ApiKeyStatus)]
-    pub enum Status { Active "active", Expired "expired", Revoked "revoked" }
+    pub enum ApiKeyStatus { Active "active", Expired "expired", Revoked "revoked" }
 }
 
 /// An API key, without its secret.
@@ -89,7 +89,7 @@ pub struct ApiKey {
     pub prefix: String,
     /// The end of the key, to tell keys apart.
     pub last_four: String,
-    pub status: Status,
+    pub status: ApiKeyStatus,
     #[schema(value_type = String, format = DateTime)]
     pub expires_at: Timestamp,
     /// At most 60 seconds late.
@@ -147,7 +147,7 @@ impl Record for NewKey {
 #[derive(Debug, ToSchema)]
 #[schema(as = ApiKeyInput, example = json!({"name": "Nightly report", "scopes": ["tickets:read"], "expires_days": 90}))]
 #[serde(deny_unknown_fields)]
-pub struct Input {
+pub struct ApiKeyInput {
     /// A label for people; need not be unique.
     #[schema(value_type = String, min_length = 1, max_length = 200, pattern = "\\S")]
     pub name: Label,
@@ -163,19 +163,20 @@ pub struct Input {
     pub allowed_cidrs: Option<Vec<IpNet>>,
 }
 
-impl FromBody for Input {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        let name = fields.required("name", |field| field.parsed("invalid_name", Label::parse));
-        let scopes = fields.required("scopes", parse_scopes);
-        let expires_days = fields.optional("expires_days", |field| field.integer(1..=EXPIRES_DAYS_MAX));
-        let allowed_cidrs = fields.optional("allowed_cidrs", |field| field.list(ALLOWED_CIDRS_MAX, parse_cidr));
-        Some(Input { name: name?, scopes: scopes?, expires_days: expires_days?, allowed_cidrs: allowed_cidrs? })
+impl FromBody for ApiKeyInput {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        let name = fields.read_required("name", |field| field.read_parsed("invalid_name", Label::parse));
+        let scopes = fields.read_required("scopes", parse_scopes);
+        let expires_days = fields.read_optional("expires_days", |field| field.read_integer(1..=EXPIRES_DAYS_MAX));
+        let allowed_cidrs =
+            fields.read_optional("allowed_cidrs", |field| field.read_list(ALLOWED_CIDRS_MAX, parse_cidr));
+        Some(ApiKeyInput { name: name?, scopes: scopes?, expires_days: expires_days?, allowed_cidrs: allowed_cidrs? })
     }
 }
 
 /// The body of PUT: a replacement, or a rotation alone.
-pub enum Change {
-    Replace(Input),
+pub enum ApiKeyChange {
+    Replace(ApiKeyInput),
     Rotate { overlap_hours: i64 },
 }
 
@@ -184,73 +185,75 @@ pub enum Change {
 #[schema(as = ApiKeyRotation, example = json!({"rotate": {"overlap_hours": 24}}))]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "the document's description of what ApiKeyChange::from_fields reads")]
-pub struct Rotation {
-    rotate: RotationSettings,
+pub struct ApiKeyRotation {
+    rotate: ApiKeyRotationSettings,
 }
 
 #[derive(ToSchema)]
 #[schema(as = ApiKeyRotationSettings)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "the document's description of what ApiKeyChange::from_fields reads")]
-pub struct RotationSettings {
+pub struct ApiKeyRotationSettings {
     /// How long the old key goes on working; 24 when omitted.
     #[schema(minimum = 0, maximum = 168, nullable = false)]
     overlap_hours: Option<i64>,
 }
 
-impl FromBody for Change {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        if !fields.has("rotate") {
-            return Input::from_fields(fields).map(Change::Replace);
+impl FromBody for ApiKeyChange {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        if !fields.has_field("rotate") {
+            return ApiKeyInput::from_fields(fields).map(ApiKeyChange::Replace);
         }
-        let overlap = fields.alone("rotate", |field| {
-            field.object(|inner| inner.optional("overlap_hours", |field| field.integer(0..=OVERLAP_HOURS_MAX)))
+        let overlap = fields.read_alone("rotate", |field| {
+            field.read_object(|inner| {
+                inner.read_optional("overlap_hours", |field| field.read_integer(0..=OVERLAP_HOURS_MAX))
+            })
         });
-        Some(Change::Rotate { overlap_hours: overlap?.unwrap_or(OVERLAP_HOURS_DEFAULT) })
+        Some(ApiKeyChange::Rotate { overlap_hours: overlap?.unwrap_or(OVERLAP_HOURS_DEFAULT) })
     }
 }
 
 fn scopes_schema() -> Schema {
-    let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(Scopes::vocabulary()));
+    let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(Scopes::grantable_words()));
     ArrayBuilder::new().items(word).min_items(Some(1)).max_items(Some(Scopes::WORDS_MAX)).build().into()
 }
 
-fn parse_scopes(field: &mut Field<'_>) -> Option<Scopes> {
-    let words = field.list(Scopes::WORDS_MAX, |item| {
-        item.parsed("unknown_scope", |word| {
+fn parse_scopes(field: &mut BodyField<'_>) -> Option<Scopes> {
+    let words = field.read_list(Scopes::WORDS_MAX, |item| {
+        item.read_parsed("unknown_scope", |word| {
             if Scopes::is_known(word) { Ok(word.to_owned()) } else { Err(unknown_scope(word)) }
         })
     })?;
     if words.is_empty() {
-        return field.wrong("required", "must name at least one scope");
+        return field.report_error("required", "must name at least one scope");
     }
     Scopes::parse(words.iter().map(String::as_str)).ok()
 }
 
 fn unknown_scope(word: &str) -> String {
     let word: String = word.chars().take(60).collect();
-    format!("{word:?} is not a scope; known are {}", Scopes::vocabulary().join(", "))
+    format!("{word:?} is not a scope; known are {}", Scopes::grantable_words().join(", "))
 }
 
-fn parse_cidr(field: &mut Field<'_>) -> Option<IpNet> {
-    field.parsed("invalid_cidr", |text| {
+fn parse_cidr(field: &mut BodyField<'_>) -> Option<IpNet> {
+    field.read_parsed("invalid_cidr", |text| {
         parse_network(text).ok_or_else(|| "must be a network such as 198.51.100.0/24 or 2001:db8::/32".to_owned())
     })
 }
 
 /// The expiry of a key that is created or changed now, by a key that expires at `maker_end` or by a person.
-pub fn expiry(now: Timestamp, expires_days: Option<i64>, maker_end: Option<Timestamp>) -> Result<Timestamp> {
+pub fn resolve_expiry(now: Timestamp, expires_days: Option<i64>, maker_end: Option<Timestamp>) -> Result<Timestamp> {
     let Some(days) = expires_days else {
-        let default = now.plus(EXPIRES_DAYS_DEFAULT * DAY_MS);
+        let default = now.plus_ms(EXPIRES_DAYS_DEFAULT * DAY_MS);
         return Ok(maker_end.map_or(default, |end| end.min(default)));
     };
-    let wanted = now.plus(days * DAY_MS);
-    maker_end.map_or(Ok(wanted), |end| within_maker(wanted, end))
+    let wanted = now.plus_ms(days * DAY_MS);
+    maker_end.map_or(Ok(wanted), |end| cap_at_maker_expiry(wanted, end))
 }
 
 /// The requested expiry, cut to the maker's if it exceeds it by no more than the slack.
-pub fn within_maker(wanted: Timestamp, maker_end: Timestamp) -> Result<Timestamp> {
-    if wanted > maker_end.plus(EXPIRY_SLACK_MS) {
+pub fn cap_at_maker_expiry(wanted: Timestamp, maker_end: Timestamp) -> Result<Timestamp> {
+    if wanted > maker_end.plus_ms(EXPIRY_SLACK_MS) {
         let detail = format!("a key cannot outlive the key that made it, which ends at {maker_end}");
         return Err(Error::invalid("/expires_days", "outlives_maker", detail));
     }
@@ -260,7 +263,7 @@ pub fn within_maker(wanted: Timestamp, maker_end: Timestamp) -> Result<Timestamp
 /// A caller can grant only scopes it holds, and only a signed-in platform operator can grant `platform:read`.
 pub fn check_grant(rights: &Rights, scopes: &Scopes) -> Result<()> {
     rights.require_all(scopes, "Granting these scopes")?;
-    if matches!(rights.standing, Some(Standing::Key { .. })) && scopes.holds(Scope::PlatformRead) {
+    if matches!(rights.credential, Some(CredentialRef::Key { .. })) && scopes.has_scope(Scope::PlatformRead) {
         let name = Scope::PlatformRead.name();
         return Err(Error::insufficient_scope(name, "Only a platform operator, signed in, can grant platform:read."));
     }

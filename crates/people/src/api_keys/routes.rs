@@ -4,8 +4,8 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::{PlainKey, Scope};
 use kernel::base::{ApiKeyId, Result};
 use kernel::http::{
-    Access, Api, App, Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, One, OneOrPage, Page,
-    PageRequest, Param, Params, Policy, Query, Rules, Versioned,
+    Access, Api, App, Created, FromParams, Idempotency, IdempotentReply, IfMatch, Json, ListPage, NoContent, OneOrPage,
+    PageRequest, Params, QueryParam, QueryString, RatePolicy, RecordQuery, Rules, Versioned,
 };
 use kernel::operations;
 use kernel::rules;
@@ -13,23 +13,25 @@ use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::{ApiKey, Change, Input, NewKey, Rotation, Status, store};
+use super::{ApiKey, ApiKeyChange, ApiKeyInput, ApiKeyRotation, ApiKeyStatus, NewKey, store};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
-    api.tenant(operations!(list, create, replace, revoke)).schema::<Page<super::ApiKey>>().schema::<super::NewKey>()
+    api.add_tenant_routes(operations!(list_api_keys, create_api_key, replace_api_key, revoke_api_key))
+        .add_schema::<ListPage<super::ApiKey>>()
+        .add_schema::<super::NewKey>()
 }
 
 const PATH: &str = "/api/admin/api-keys";
 
 rules! {
-    Reading = Rules::new(Policy::Read, &[Scope::ApiKeysRead]);
-    Writing = Rules::new(Policy::Write, &[Scope::ApiKeysWrite]);
+    Reading = Rules::new(RatePolicy::Read, &[Scope::ApiKeysRead]);
+    Writing = Rules::new(RatePolicy::Write, &[Scope::ApiKeysWrite]);
 }
 
 pub struct ListQuery {
     id: Option<ApiKeyId>,
-    status: Option<Vec<Status>>,
+    status: Option<Vec<ApiKeyStatus>>,
     page: PageRequest,
 }
 
@@ -39,8 +41,8 @@ impl FromParams for ListQuery {
         let status = "Any of these, as a comma list. Without it: active and expired.";
         Ok(ListQuery {
             id: params.take_optional_id(one)?,
-            status: params.take_words(Param::new("status", status))?,
-            page: PageRequest::take(params)?,
+            status: params.take_words(QueryParam::new("status", status))?,
+            page: PageRequest::take_page(params)?,
         })
     }
 }
@@ -49,78 +51,78 @@ impl FromParams for ListQuery {
 ///
 /// Newest first. Never shows a key itself, only its `prefix` and `last_four`.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_api_keys", params(Query<ListQuery>)
+    get, path = PATH, tag = "Control plane", operation_id = "list_api_keys", params(QueryString<ListQuery>)
 )]
-pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<OneOrPage<ApiKey>> {
+pub async fn list_api_keys(caller: Access<Reading>, query: QueryString<ListQuery>) -> Result<OneOrPage<ApiKey>> {
     let db = caller.db();
     let query = query.parse()?;
     if let Some(id) = query.id {
-        return store::get(&db, id).await.map(OneOrPage::One);
+        return store::get_api_key(&db, id).await.map(OneOrPage::One);
     }
-    let after = query.page.position(&caller, PATH)?;
-    let rows = store::list(&db, query.status.as_deref(), after, query.page.fetch()).await?;
-    query.page.page(&caller, PATH, rows, |key| vec![key.created_at.into(), key.id.into()]).map(OneOrPage::Page)
+    let after = query.page.cursor_position(&caller, PATH)?;
+    let rows = store::list_api_keys(&db, query.status.as_deref(), after, query.page.fetch_limit()).await?;
+    query.page.build_page(&caller, PATH, rows, |key| vec![key.created_at.into(), key.id.into()]).map(OneOrPage::Page)
 }
 
 /// Create an API key
 ///
 /// The answer is the only one that ever shows the `key`: keep it.
 #[utoipa::path(
-    post, path = PATH, tag = "Control plane", operation_id = "create_api_key", request_body = Input
+    post, path = PATH, tag = "Control plane", operation_id = "create_api_key", request_body = ApiKeyInput
 )]
-pub async fn create(
+pub async fn create_api_key(
     caller: Access<Writing>,
     idempotency: Idempotency,
-    query: Query<()>,
-    body: Json<Input>,
-) -> Result<Once<Created<NewKey>>> {
+    query: QueryString<()>,
+    body: Json<ApiKeyInput>,
+) -> Result<IdempotentReply<Created<NewKey>>> {
     let db = caller.db();
     query.parse()?;
     let body = body.read().await?;
     let (grant, app, input) = (caller.grant(), caller.app().clone(), body.value);
     idempotency
-        .once(&caller, &db, body.digest, async move |tx| {
+        .run_once(&caller, &db, body.digest, async move |tx| {
             let rights = grant.confirm(tx).await?;
-            let made = store::create(tx, &rights, input, &app.secrets).await?;
-            remember(&app, &made);
-            Ok(Created::at(PATH, made.record.id, made))
+            let made = store::create_api_key(tx, &rights, input, &app.secrets).await?;
+            remember_key(&app, &made);
+            Ok(Created::in_collection(PATH, made.record.id, made))
         })
         .await
 }
 
 /// Marks the new key as known, so that its owner can use it at once even if others at the same address use up the address's
 /// budget for unknown credentials.
-fn remember(app: &App, made: &NewKey) {
+fn remember_key(app: &App, made: &NewKey) {
     if let Some(plain) = PlainKey::parse(&made.key) {
-        app.credentials.remember(plain.hash(&app.secrets));
+        app.credentials.remember_credential(plain.hash(&app.secrets));
     }
 }
 
 /// The response of PUT: the record, and after a rotation also the new key.
-pub enum Changed {
+pub enum ApiKeyChangeResponse {
     Replaced(ApiKey),
     Rotated(NewKey),
 }
 
-impl IntoResponse for Changed {
+impl IntoResponse for ApiKeyChangeResponse {
     fn into_response(self) -> Response {
         match self {
-            Changed::Replaced(record) => Versioned(record).into_response(),
-            Changed::Rotated(record) => Versioned(record).into_response(),
+            ApiKeyChangeResponse::Replaced(record) => Versioned(record).into_response(),
+            ApiKeyChangeResponse::Rotated(record) => Versioned(record).into_response(),
         }
     }
 }
 
-impl IntoResponses for Changed {
+impl IntoResponses for ApiKeyChangeResponse {
     fn responses() -> std::collections::BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        kernel::http::documented::<Self>(
+        kernel::http::document_response::<Self>(
             "200",
             "The key as it is now; after a rotation with the new `key`, shown this once.",
         )
     }
 }
 
-impl PartialSchema for Changed {
+impl PartialSchema for ApiKeyChangeResponse {
     fn schema() -> RefOr<Schema> {
         // `anyOf`, not `oneOf`: a key with its plain text also validates as a key.
         let any_of =
@@ -130,26 +132,26 @@ impl PartialSchema for Changed {
 }
 
 /// The schema of the PUT body in the OpenAPI document.
-impl PartialSchema for Change {
+impl PartialSchema for ApiKeyChange {
     fn schema() -> RefOr<Schema> {
-        one_of([Input::name(), Rotation::name()])
+        one_of([ApiKeyInput::name(), ApiKeyRotation::name()])
     }
 }
 
-impl ToSchema for Change {
+impl ToSchema for ApiKeyChange {
     fn name() -> std::borrow::Cow<'static, str> {
         "ApiKeyChange".into()
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         for (name, schema) in [
-            (Input::name(), Input::schema()),
-            (Rotation::name(), Rotation::schema()),
+            (ApiKeyInput::name(), ApiKeyInput::schema()),
+            (ApiKeyRotation::name(), ApiKeyRotation::schema()),
             (ApiKey::name(), ApiKey::schema()),
         ] {
             schemas.push((name.into(), schema));
         }
-        Rotation::schemas(schemas);
+        ApiKeyRotation::schemas(schemas);
         ApiKey::schemas(schemas);
     }
 }
@@ -168,36 +170,36 @@ fn one_of(names: [std::borrow::Cow<'static, str>; 2]) -> RefOr<Schema> {
 /// is revoked. A key can rotate itself, and change or rotate only keys that it has made, directly or through others. After a
 /// leak revoke the key instead: a rotation leaves the keys that it has made.
 #[utoipa::path(
-    put, path = PATH, tag = "Control plane", operation_id = "replace_api_key", params(Query<One<ApiKeyId>>), request_body = Change
+    put, path = PATH, tag = "Control plane", operation_id = "replace_api_key", params(QueryString<RecordQuery<ApiKeyId>>), request_body = ApiKeyChange
 )]
-pub async fn replace(
+pub async fn replace_api_key(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<One<ApiKeyId>>,
-    body: Json<Change>,
-) -> Result<Changed> {
+    query: QueryString<RecordQuery<ApiKeyId>>,
+    body: Json<ApiKeyChange>,
+) -> Result<ApiKeyChangeResponse> {
     let db = caller.db();
     let id = query.parse()?.id;
     let change = body.read().await?.value;
-    idempotency.check()?;
+    idempotency.check_key()?;
     let (grant, app) = (caller.grant(), caller.app().clone());
     let changed = db
         .write(async move |tx| {
             let rights = grant.confirm(tx).await?;
             match change {
-                Change::Replace(input) => {
-                    store::replace(tx, &rights, id, &if_match, input).await.map(Changed::Replaced)
+                ApiKeyChange::Replace(input) => {
+                    store::replace_api_key(tx, &rights, id, &if_match, input).await.map(ApiKeyChangeResponse::Replaced)
                 }
-                Change::Rotate { overlap_hours } => {
-                    let made = store::rotate(tx, &rights, id, &if_match, overlap_hours, &app.secrets).await?;
-                    remember(&app, &made);
-                    Ok(Changed::Rotated(made))
+                ApiKeyChange::Rotate { overlap_hours } => {
+                    let made = store::rotate_api_key(tx, &rights, id, &if_match, overlap_hours, &app.secrets).await?;
+                    remember_key(&app, &made);
+                    Ok(ApiKeyChangeResponse::Rotated(made))
                 }
             }
         })
         .await?;
-    caller.app().credentials.forget(caller.tenant_id());
+    caller.app().credentials.invalidate_tenant(caller.tenant_id());
     Ok(changed)
 }
 
@@ -206,23 +208,23 @@ pub async fn replace(
 /// At once on this node and within a second on every other, together with the keys it has made. The record stays
 /// readable as revoked.
 #[utoipa::path(
-    delete, path = PATH, tag = "Control plane", operation_id = "revoke_api_key", params(Query<One<ApiKeyId>>)
+    delete, path = PATH, tag = "Control plane", operation_id = "revoke_api_key", params(QueryString<RecordQuery<ApiKeyId>>)
 )]
-pub async fn revoke(
+pub async fn revoke_api_key(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<One<ApiKeyId>>,
+    query: QueryString<RecordQuery<ApiKeyId>>,
 ) -> Result<NoContent> {
     let db = caller.db();
     let id = query.parse()?.id;
-    idempotency.check()?;
+    idempotency.check_key()?;
     let grant = caller.grant();
     db.write(async move |tx| {
         grant.confirm(tx).await?;
-        store::revoke(tx, id, &if_match).await
+        store::revoke_api_key(tx, id, &if_match).await
     })
     .await?;
-    caller.app().credentials.forget(caller.tenant_id());
+    caller.app().credentials.invalidate_tenant(caller.tenant_id());
     Ok(NoContent)
 }

@@ -2,25 +2,25 @@
 
 use ipnet::IpNet;
 use kernel::args;
-use kernel::audit::{self, Entry};
-use kernel::auth::{PlainKey, Rights, Scopes, Standing};
+use kernel::audit::{self, NewAuditEntry};
+use kernel::auth::{CredentialRef, PlainKey, Rights, Scopes};
 use kernel::base::{ApiKeyId, Code, DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId, Timestamp};
 use kernel::events;
 use kernel::http::IfMatch;
-use kernel::store::{Db, Direction, FromRow, Row, STEP_ROWS, Select, Tx, Value};
+use kernel::store::{Db, FromRow, Row, STEP_ROWS, Select, SortDirection, Tx, Value};
 
 use super::descendants::store::{check_is_own, find_maker, narrow_descendants, revoke_line};
 use super::descendants::{self, KeyBounds};
 use super::jobs::ANNOUNCE_MS;
 use super::networks::{check_networks, check_takeover, intersect_networks, keep_networks};
 use super::{
-    ACTIVE_KEYS_MAX, API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_ROTATED, ApiKey, EXPIRES_DAYS_MAX, Input, NewKey,
-    OVERLAP_HOURS_MAX, Status, check_grant, expiry, within_maker,
+    ACTIVE_KEYS_MAX, API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_ROTATED, ApiKey, ApiKeyInput, ApiKeyStatus,
+    EXPIRES_DAYS_MAX, NewKey, OVERLAP_HOURS_MAX, cap_at_maker_expiry, check_grant, resolve_expiry,
 };
 
 kernel::columns! {
     /// The columns of a key and its last use.
-    struct KeyColumns {
+    struct ApiKeyColumns {
         id = "k.id", name = "k.name", scopes = "k.scopes", allowed_cidrs = "k.allowed_cidrs", prefix = "k.prefix",
         last_four = "k.last_four", expires_at = "k.expires_at", revoked_at = "k.revoked_at", last_used_at = "u.last_used_at",
         last_used_ip = "u.last_used_ip", created_by_type = "k.created_by_type", created_by_id = "k.created_by_id",
@@ -31,7 +31,7 @@ kernel::columns! {
 
 kernel::columns! {
     /// The columns of a new key.
-    struct NewKeyColumns in "api_keys" {
+    struct NewApiKeyColumns in "api_keys" {
         id, name, scopes, allowed_cidrs, prefix, last_four, expires_at, maker_key_id, maker_user_id, created_by_type,
         created_by_id, created_by_name, version, created_at, updated_at,
     }
@@ -40,14 +40,14 @@ kernel::columns! {
 kernel::statements! {
     LIST = kernel::sql![
         "SELECT ",
-        KeyColumns::LIST,
+        ApiKeyColumns::LIST,
         " FROM api_keys k LEFT JOIN api_key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.id WHERE k.tenant_id = $1"
     ];
     GET = kernel::sql![LIST, " AND k.id = $2"];
     ACTIVE = "SELECT id FROM api_keys /* INDEXED BY api_keys_by_end */
         WHERE tenant_id = $1 AND revoked_at IS NULL AND expires_at > $2 ORDER BY expires_at LIMIT $3";
     COUNT_ACTIVE = "SELECT COUNT(*) FROM api_keys WHERE tenant_id = $1 AND revoked_at IS NULL AND expires_at > $2";
-    INSERT = NewKeyColumns::INSERT;
+    INSERT = NewApiKeyColumns::INSERT;
     /// The public id must be unique in the whole installation.
     INSERT_SECRET = "INSERT INTO api_key_secrets (tenant_id, public_id, key_id, secret_hash) VALUES ($1, $2, $3, $4)
         ON CONFLICT (public_id) DO NOTHING";
@@ -88,57 +88,57 @@ kernel::statements! {
 }
 
 /// A key as stored. Whether it has expired depends on the time of reading.
-struct StoredKey {
+struct StoredApiKeyRecord {
     record: ApiKey,
     scopes: Scopes,
 }
 
-impl FromRow for StoredKey {
+impl FromRow for StoredApiKeyRecord {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        const AT: KeyColumns<usize> = KeyColumns::AT;
+        const AT: ApiKeyColumns<usize> = ApiKeyColumns::AT;
         let scopes = Scopes::from_json(&row.get::<String>(AT.scopes)?)?;
         let revoked_at: Option<Timestamp> = row.get(AT.revoked_at)?;
         let record = ApiKey {
             id: row.get(AT.id)?,
             name: row.get(AT.name)?,
-            scopes: scopes.words().to_vec(),
+            scopes: scopes.granted_words().to_vec(),
             allowed_cidrs: serde_json::from_str(&row.get::<String>(AT.allowed_cidrs)?).map_err(Error::internal)?,
             prefix: row.get(AT.prefix)?,
             last_four: row.get(AT.last_four)?,
-            status: if revoked_at.is_some() { Status::Revoked } else { Status::Active },
+            status: if revoked_at.is_some() { ApiKeyStatus::Revoked } else { ApiKeyStatus::Active },
             expires_at: row.get(AT.expires_at)?,
             last_used_at: row.get(AT.last_used_at)?,
             last_used_ip: row.get(AT.last_used_ip)?,
-            created_by: row.actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
+            created_by: row.get_actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
             version: row.get(AT.version)?,
             created_at: row.get(AT.created_at)?,
             updated_at: row.get(AT.updated_at)?,
         };
-        Ok(StoredKey { record, scopes })
+        Ok(StoredApiKeyRecord { record, scopes })
     }
 }
 
-impl StoredKey {
-    fn bounds(&self) -> KeyBounds {
+impl StoredApiKeyRecord {
+    fn key_bounds(&self) -> KeyBounds {
         let ApiKey { allowed_cidrs, expires_at, .. } = &self.record;
         KeyBounds { scopes: self.scopes.clone(), networks: allowed_cidrs.clone(), expires_at: *expires_at }
     }
 
-    fn at(mut self, now: Timestamp) -> ApiKey {
-        if self.record.status == Status::Active && self.record.expires_at <= now {
-            self.record.status = Status::Expired;
+    fn into_api_key(mut self, now: Timestamp) -> ApiKey {
+        if self.record.status == ApiKeyStatus::Active && self.record.expires_at <= now {
+            self.record.status = ApiKeyStatus::Expired;
         }
         self.record
     }
 }
 
-pub async fn get(db: &Db, id: ApiKeyId) -> Result<ApiKey> {
-    let key: StoredKey = db.one(GET, args![id]).await?;
-    Ok(key.at(db.world().now()))
+pub async fn get_api_key(db: &Db, id: ApiKeyId) -> Result<ApiKey> {
+    let key: StoredApiKeyRecord = db.get_one(GET, args![id]).await?;
+    Ok(key.into_api_key(db.env().now()))
 }
 
 /// Whether a key comes after the cursor of a page.
-fn is_behind(key: &ApiKey, place: Option<&[Value]>) -> bool {
+fn is_after_cursor(key: &ApiKey, place: Option<&[Value]>) -> bool {
     match place {
         Some([Value::Int(at), Value::Text(id)]) => (key.created_at.as_millis(), key.id.to_string()) < (*at, id.clone()),
         _ => true,
@@ -147,18 +147,26 @@ fn is_behind(key: &ApiKey, place: Option<&[Value]>) -> bool {
 
 /// Newest first; without `status`, all but revoked keys. Revoked and expired keys are never deleted, so each part is read
 /// along an index that holds hardly anything else.
-pub async fn list(db: &Db, status: Option<&[Status]>, after: Option<Vec<Value>>, limit: usize) -> Result<Vec<ApiKey>> {
-    let now = db.world().now();
-    let wanted = |status_wanted| status.map_or(status_wanted != Status::Revoked, |any| any.contains(&status_wanted));
+pub async fn list_api_keys(
+    db: &Db,
+    status: Option<&[ApiKeyStatus]>,
+    after: Option<Vec<Value>>,
+    limit: usize,
+) -> Result<Vec<ApiKey>> {
+    let now = db.env().now();
+    let wanted =
+        |status_wanted| status.map_or(status_wanted != ApiKeyStatus::Revoked, |any| any.contains(&status_wanted));
     let all = Select::new(LIST);
-    let live = || Select::new(LIST).raw("AND k.revoked_at IS NULL", []);
-    let revoked = || Select::new(LIST).raw("AND k.revoked_at IS NOT NULL", []);
-    let (active, expired) = (wanted(Status::Active), wanted(Status::Expired));
-    let part = match (active, expired, wanted(Status::Revoked)) {
+    let live = || Select::new(LIST).append_sql("AND k.revoked_at IS NULL", []);
+    let revoked = || Select::new(LIST).append_sql("AND k.revoked_at IS NOT NULL", []);
+    let (active, expired) = (wanted(ApiKeyStatus::Active), wanted(ApiKeyStatus::Expired));
+    let part = match (active, expired, wanted(ApiKeyStatus::Revoked)) {
         (true, true, true) => Some(all),
         (true, true, false) => Some(live()),
-        (false, true, true) => Some(all.raw("AND (k.revoked_at IS NOT NULL OR k.expires_at <= ?)", [now.into()])),
-        (false, true, false) => Some(live().raw("AND k.expires_at <= ?", [now.into()])),
+        (false, true, true) => {
+            Some(all.append_sql("AND (k.revoked_at IS NOT NULL OR k.expires_at <= ?)", [now.into()]))
+        }
+        (false, true, false) => Some(live().append_sql("AND k.expires_at <= ?", [now.into()])),
         (_, false, true) => Some(revoked()),
         (_, false, false) => None,
     };
@@ -167,16 +175,19 @@ pub async fn list(db: &Db, status: Option<&[Status]>, after: Option<Vec<Value>>,
         // A tenant has at most a hundred active keys, however many there have been, so all of them are read.
         let ids: Vec<ApiKeyId> = db.list(ACTIVE, args![now, 4 * ACTIVE_KEYS_MAX]).await?;
         let most = ids.len();
-        let rows: Vec<StoredKey> = db.select(&Select::new(LIST).any("k.id", ids).limit(most)).await?;
-        keys.extend(rows.into_iter().map(|key| key.at(now)).filter(|key| is_behind(key, after.as_deref())));
+        let rows: Vec<StoredApiKeyRecord> = db.select(&Select::new(LIST).where_in("k.id", ids).limit(most)).await?;
+        keys.extend(
+            rows.into_iter().map(|key| key.into_api_key(now)).filter(|key| is_after_cursor(key, after.as_deref())),
+        );
     }
     if let Some(mut part) = part {
         let order = ["k.created_at", "k.id"];
         if let Some(position) = after {
-            part = part.after(&order, Direction::Descending, position);
+            part = part.seek_after(&order, SortDirection::Descending, position);
         }
-        let rows: Vec<StoredKey> = db.select(&part.order(&order, Direction::Descending).limit(limit)).await?;
-        keys.extend(rows.into_iter().map(|key| key.at(now)));
+        let rows: Vec<StoredApiKeyRecord> =
+            db.select(&part.order_by(&order, SortDirection::Descending).limit(limit)).await?;
+        keys.extend(rows.into_iter().map(|key| key.into_api_key(now)));
     }
     keys.sort_by_key(|key| std::cmp::Reverse((key.created_at, key.id)));
     // A key that was revoked between the two queries is in both results.
@@ -187,33 +198,33 @@ pub async fn list(db: &Db, status: Option<&[Status]>, after: Option<Vec<Value>>,
 
 /// Creates a key within the caller's rights. It is revoked with the key that made it, and `platform:read` ends when its
 /// maker is no longer a platform operator.
-pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secrets) -> Result<NewKey> {
+pub async fn create_api_key(tx: &mut Tx, rights: &Rights, input: ApiKeyInput, secrets: &Secrets) -> Result<NewKey> {
     check_grant(rights, &input.scopes)?;
     // Expiry is counted from the wall clock, which the tenant's clock may be ahead of.
-    let (at, now) = (tx.tick().await?.at, tx.world().now());
+    let (at, now) = (tx.tick().await?.at, tx.env().now());
     let allowed_cidrs = match input.allowed_cidrs {
         Some(wanted) => check_networks(rights, wanted)?,
         None => rights.allowed_cidrs.clone(),
     };
-    let expires_at = expiry(now, input.expires_days, rights.ends_at)?;
-    let (maker_key, maker_user) = match rights.standing {
-        Some(Standing::Person { user, .. }) => (None, Some(user)),
-        Some(Standing::Key { id, .. }) => (Some(id), None),
+    let expires_at = resolve_expiry(now, input.expires_days, rights.expires_at)?;
+    let (maker_key, maker_user) = match rights.credential {
+        Some(CredentialRef::Session { user, .. }) => (None, Some(user)),
+        Some(CredentialRef::Key { id, .. }) => (Some(id), None),
         None => return Err(Error::internal("a key is made by somebody who asks for it")),
     };
     check_room(tx, now).await?;
-    let id = ApiKeyId::new(tx.world());
-    let plain = PlainKey::generate(&tx.world().chance);
+    let id = ApiKeyId::new(tx.env());
+    let plain = PlainKey::generate(&tx.env().random);
     let by = tx.actor().who.clone();
-    let scopes = json(input.scopes.words())?;
-    let cidrs = json(&allowed_cidrs)?;
+    let scopes = to_json_text(input.scopes.granted_words())?;
+    let cidrs = to_json_text(&allowed_cidrs)?;
     let name = input.name.into_string();
-    let row = NewKeyColumns {
+    let row = NewApiKeyColumns {
         id: id.into(),
         name: name.into(),
         scopes: scopes.into(),
         allowed_cidrs: cidrs.into(),
-        prefix: plain.prefix().into(),
+        prefix: plain.display_prefix().into(),
         last_four: plain.last_four().into(),
         expires_at: expires_at.into(),
         maker_key_id: maker_key.into(),
@@ -225,17 +236,17 @@ pub async fn create(tx: &mut Tx, rights: &Rights, input: Input, secrets: &Secret
         created_at: at.into(),
         updated_at: at.into(),
     };
-    tx.later(INSERT, row.into_vec()).await?;
+    tx.enqueue(INSERT, row.into_vec()).await?;
     let plain = insert_secret(tx, id, plain, secrets).await?;
-    audit::record(tx, Entry::new("api_key.create", "api_key", id)).await?;
+    audit::record_entry(tx, NewAuditEntry::new("api_key.create", "api_key", id)).await?;
     let record = read_shown(tx, id).await?;
     events::publish(tx, &API_KEY_CREATED, id, &record).await?;
-    Ok(NewKey { record, key: plain.reveal() })
+    Ok(NewKey { record, key: plain.expose_secret() })
 }
 
 /// Refuses another active key at the limit. The tenant's clock is locked, so the count cannot change meanwhile.
 async fn check_room(tx: &mut Tx, now: Timestamp) -> Result<()> {
-    let active: i64 = tx.one(COUNT_ACTIVE, args![now]).await?;
+    let active: i64 = tx.get_one(COUNT_ACTIVE, args![now]).await?;
     if active < ACTIVE_KEYS_MAX {
         return Ok(());
     }
@@ -249,45 +260,51 @@ async fn insert_secret(tx: &mut Tx, id: ApiKeyId, plain: PlainKey, secrets: &Sec
     if inserted == 0 { Err(Error::unavailable("a public id was drawn twice")) } else { Ok(plain) }
 }
 
-async fn read(tx: &mut Tx, id: ApiKeyId) -> Result<StoredKey> {
-    tx.one(GET, args![id]).await
+async fn read_api_key(tx: &mut Tx, id: ApiKeyId) -> Result<StoredApiKeyRecord> {
+    tx.get_one(GET, args![id]).await
 }
 
 /// The key as the API shows it now.
 pub(super) async fn read_shown(tx: &mut Tx, id: ApiKeyId) -> Result<ApiKey> {
-    let now = tx.world().now();
-    Ok(read(tx, id).await?.at(now))
+    let now = tx.env().now();
+    Ok(read_api_key(tx, id).await?.into_api_key(now))
 }
 
 /// The key to be changed: 404, then 403 if it has more scopes than the caller or the caller is a key that has not made it,
 /// then 412, then 409 if it is revoked.
-async fn read_to_change(tx: &mut Tx, id: ApiKeyId, rights: &Rights, if_match: &IfMatch) -> Result<StoredKey> {
-    let key = read(tx, id).await?;
+async fn read_to_change(tx: &mut Tx, id: ApiKeyId, rights: &Rights, if_match: &IfMatch) -> Result<StoredApiKeyRecord> {
+    let key = read_api_key(tx, id).await?;
     rights.require_all(&key.scopes, "Changing this key")?;
     check_is_own(tx, rights, id).await?;
     check_changeable(&key, if_match)?;
     Ok(key)
 }
 
-fn check_changeable(key: &StoredKey, if_match: &IfMatch) -> Result<()> {
-    if_match.check(key.record.version)?;
-    if key.record.status == Status::Revoked {
+fn check_changeable(key: &StoredApiKeyRecord, if_match: &IfMatch) -> Result<()> {
+    if_match.check_version(key.record.version)?;
+    if key.record.status == ApiKeyStatus::Revoked {
         return Err(Error::conflict("The key is revoked, which cannot be undone or changed."));
     }
     Ok(())
 }
 
-pub async fn replace(tx: &mut Tx, rights: &Rights, id: ApiKeyId, if_match: &IfMatch, input: Input) -> Result<ApiKey> {
+pub async fn replace_api_key(
+    tx: &mut Tx,
+    rights: &Rights,
+    id: ApiKeyId,
+    if_match: &IfMatch,
+    input: ApiKeyInput,
+) -> Result<ApiKey> {
     if rights.is_key(id) {
         return Err(Error::insufficient_scope("api_keys:write", "A key cannot change itself, only rotate."));
     }
     check_grant(rights, &input.scopes)?;
-    let (at, now) = (tx.tick().await?.at, tx.world().now());
-    let wanted_end = input.expires_days.map(|days| expiry(now, Some(days), rights.ends_at)).transpose()?;
+    let (at, now) = (tx.tick().await?.at, tx.env().now());
+    let wanted_end = input.expires_days.map(|days| resolve_expiry(now, Some(days), rights.expires_at)).transpose()?;
     let wanted_networks = input.allowed_cidrs.map(|wanted| check_networks(rights, wanted)).transpose()?;
     let stored = read_to_change(tx, id, rights, if_match).await?;
-    let old_bounds = stored.bounds();
-    let old = stored.at(now);
+    let old_bounds = stored.key_bounds();
+    let old = stored.into_api_key(now);
     let (expires_at, stored_networks) = match wanted_end {
         Some(end) => bound_by_maker(tx, &old, end).await?,
         None => (old.expires_at, old.allowed_cidrs.clone()),
@@ -299,16 +316,16 @@ pub async fn replace(tx: &mut Tx, rights: &Rights, id: ApiKeyId, if_match: &IfMa
     let bounds = KeyBounds { scopes: input.scopes, networks, expires_at };
     let name = input.name.into_string();
     let mut changes = descendants::store::list_changes(&old_bounds, &bounds);
-    changes.add("name", old.name.clone(), name.clone());
+    changes.add_if_changed("name", old.name.clone(), name.clone());
     if changes.is_empty() {
         return Ok(old);
     }
-    if old.status == Status::Expired && expires_at > now {
+    if old.status == ApiKeyStatus::Expired && expires_at > now {
         check_room(tx, now).await?;
     }
-    let (scopes, cidrs) = (json(bounds.scopes.words())?, json(&bounds.networks)?);
+    let (scopes, cidrs) = (to_json_text(bounds.scopes.granted_words())?, to_json_text(&bounds.networks)?);
     tx.exec(UPDATE, args![id, name, scopes, cidrs, expires_at, at]).await?;
-    audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(changes)).await?;
+    audit::record_entry(tx, NewAuditEntry::new("api_key.update", "api_key", id).with_changes(changes)).await?;
     narrow_descendants(tx, id, &old_bounds, &bounds).await?;
     read_shown(tx, id).await
 }
@@ -318,15 +335,15 @@ pub async fn replace(tx: &mut Tx, rights: &Rights, id: ApiKeyId, if_match: &IfMa
 async fn bound_by_maker(tx: &mut Tx, key: &ApiKey, wanted: Timestamp) -> Result<(Timestamp, Vec<IpNet>)> {
     let stored = key.allowed_cidrs.clone();
     let Some((maker_end, maker_networks)) = find_maker(tx, key.id).await? else { return Ok((wanted, stored)) };
-    let end = within_maker(wanted, maker_end)?;
-    if key.status != Status::Expired {
+    let end = cap_at_maker_expiry(wanted, maker_end)?;
+    if key.status != ApiKeyStatus::Expired {
         return Ok((end, stored));
     }
     // If the lists have nothing in common, the key gets the maker's networks.
     Ok((end, intersect_networks(&stored, &maker_networks).unwrap_or(maker_networks)))
 }
 
-pub async fn rotate(
+pub async fn rotate_api_key(
     tx: &mut Tx,
     rights: &Rights,
     id: ApiKeyId,
@@ -334,45 +351,45 @@ pub async fn rotate(
     overlap_hours: i64,
     secrets: &Secrets,
 ) -> Result<NewKey> {
-    let (at, now) = (tx.tick().await?.at, tx.world().now());
+    let (at, now) = (tx.tick().await?.at, tx.env().now());
     let old = read_to_change(tx, id, rights, if_match).await?.record;
     check_takeover(rights, &old.allowed_cidrs)?;
     tx.exec(END_OVERLAPS, args![id]).await?;
     if overlap_hours == 0 {
         tx.exec(DELETE_SECRETS, args![id]).await?;
     } else {
-        tx.exec(START_OVERLAP, args![id, now.plus(overlap_hours * HOUR_MS)]).await?;
+        tx.exec(START_OVERLAP, args![id, now.plus_ms(overlap_hours * HOUR_MS)]).await?;
     }
-    let plain = insert_secret(tx, id, PlainKey::generate(&tx.world().chance), secrets).await?;
-    tx.exec(UPDATE_SECRET, args![id, plain.prefix(), plain.last_four(), at]).await?;
-    audit::record(tx, Entry::new("api_key.rotate", "api_key", id)).await?;
+    let plain = insert_secret(tx, id, PlainKey::generate(&tx.env().random), secrets).await?;
+    tx.exec(UPDATE_SECRET, args![id, plain.display_prefix(), plain.last_four(), at]).await?;
+    audit::record_entry(tx, NewAuditEntry::new("api_key.rotate", "api_key", id)).await?;
     let record = read_shown(tx, id).await?;
     events::publish(tx, &API_KEY_ROTATED, id, &record).await?;
-    Ok(NewKey { record, key: plain.reveal() })
+    Ok(NewKey { record, key: plain.expose_secret() })
 }
 
 /// Revokes a key and its descendants.
-pub async fn revoke(tx: &mut Tx, id: ApiKeyId, if_match: &IfMatch) -> Result<()> {
+pub async fn revoke_api_key(tx: &mut Tx, id: ApiKeyId, if_match: &IfMatch) -> Result<()> {
     tx.tick().await?;
-    check_changeable(&read(tx, id).await?, if_match)?;
+    check_changeable(&read_api_key(tx, id).await?, if_match)?;
     revoke_line(tx, id).await
 }
 
 /// Keys of all tenants that expire before this time and have not been announced, the earliest first.
-pub async fn to_announce(db: &Db, before: Timestamp, limit: usize) -> Result<Vec<(TenantId, ApiKeyId)>> {
+pub async fn list_expiring_keys(db: &Db, before: Timestamp, limit: usize) -> Result<Vec<(TenantId, ApiKeyId)>> {
     db.list(TO_ANNOUNCE, args![before, limit as i64]).await
 }
 
 /// Publishes that a key expires soon, unless it has been announced or no longer expires by then.
-pub async fn announce(tx: &mut Tx, id: ApiKeyId, before: Timestamp) -> Result<()> {
+pub async fn publish_expiry(tx: &mut Tx, id: ApiKeyId, before: Timestamp) -> Result<()> {
     tx.tick().await?;
-    let now = tx.world().now();
+    let now = tx.env().now();
     if tx.exec(ANNOUNCED, args![id, before]).await? == 1 {
-        let record = read(tx, id).await?.at(now);
+        let record = read_api_key(tx, id).await?.into_api_key(now);
         // A key with a shorter lifetime is not announced. The minute allows for a tenant's clock, which sets `created_at`,
         // that is ahead of the wall clock, from which the expiry is counted.
         let lived_ms = record.expires_at.as_millis() - record.created_at.as_millis() + MINUTE_MS;
-        if record.status == Status::Active && lived_ms >= ANNOUNCE_MS {
+        if record.status == ApiKeyStatus::Active && lived_ms >= ANNOUNCE_MS {
             events::publish(tx, &API_KEY_EXPIRING, id, &record).await?;
         }
     }
@@ -380,8 +397,8 @@ pub async fn announce(tx: &mut Tx, id: ApiKeyId, before: Timestamp) -> Result<()
 }
 
 /// Clamps future timestamps of keys, before the tenant's clock is set back. Returns how many keys changed.
-pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
-    let (key_end, overlap_end) = (now.plus(EXPIRES_DAYS_MAX * DAY_MS), now.plus(OVERLAP_HOURS_MAX * HOUR_MS));
+pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
+    let (key_end, overlap_end) = (now.plus_ms(EXPIRES_DAYS_MAX * DAY_MS), now.plus_ms(OVERLAP_HOURS_MAX * HOUR_MS));
     let mut all = 0;
     loop {
         let brought = db.write(async move |tx| {
@@ -401,14 +418,14 @@ pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
             break;
         }
     }
-    db.exec_in_steps(UNANNOUNCE, vec![now.plus(ANNOUNCE_MS).into()]).await?;
+    db.exec_in_steps(UNANNOUNCE, vec![now.plus_ms(ANNOUNCE_MS).into()]).await?;
     Ok(all)
 }
 
-pub(super) fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
+pub(super) fn to_json_text<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(Error::internal)
 }
 
-pub(super) fn texts(networks: &[IpNet]) -> Vec<String> {
+pub(super) fn network_texts(networks: &[IpNet]) -> Vec<String> {
     networks.iter().map(ToString::to_string).collect()
 }

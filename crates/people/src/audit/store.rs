@@ -5,19 +5,19 @@ use std::collections::HashMap;
 use kernel::audit::EntryColumns;
 use kernel::base::{AuditId, RecordId, Result, Timestamp};
 use kernel::http::PageBytes;
-use kernel::store::{ARMS_MAX, Arms, Db, FromRow, Passed, Row, Select, Value, Walk};
+use kernel::store::{ARMS_MAX, ArmSql, Db, FromRow, IndexWalk, Row, Select, Value, WalkRow};
 
 use super::{AuditCredential, AuditEntry, AuditTarget};
 
 /// The columns that filters compare.
-const ENTRIES: Arms = Arms::new("at, id, actor_id, action, target_id", "audit_entries", &["at", "id"]);
+const ENTRIES: ArmSql = ArmSql::new("at, id, actor_id, action, target_id", "audit_entries", &["at", "id"]);
 
 kernel::statements! {
-    BY_TIME = kernel::arm!(ENTRIES.along("audit_entries_by_time"));
-    BY_ACTOR = kernel::arm!(ENTRIES.along("audit_entries_by_actor").of(&["actor_id"]));
-    BY_ACTION = kernel::arm!(ENTRIES.along("audit_entries_by_action").of(&["action"]));
-    BY_TARGET = kernel::arm!(ENTRIES.along("audit_entries_by_target").of(&["target_id"]));
-    BY_ACTOR_AND_ACTION = kernel::arm!(ENTRIES.along("audit_entries_by_actor_and_action").of(&["actor_id", "action"]));
+    BY_TIME = kernel::arm!(ENTRIES.use_index("audit_entries_by_time"));
+    BY_ACTOR = kernel::arm!(ENTRIES.use_index("audit_entries_by_actor").where_equal(&["actor_id"]));
+    BY_ACTION = kernel::arm!(ENTRIES.use_index("audit_entries_by_action").where_equal(&["action"]));
+    BY_TARGET = kernel::arm!(ENTRIES.use_index("audit_entries_by_target").where_equal(&["target_id"]));
+    BY_ACTOR_AND_ACTION = kernel::arm!(ENTRIES.use_index("audit_entries_by_actor_and_action").where_equal(&["actor_id", "action"]));
     /// The entries of one part of a page; the list adds their ids.
     READ = EntryColumns::SELECT;
 }
@@ -34,7 +34,7 @@ impl FromRow for AuditEntry {
         Ok(AuditEntry {
             id: row.get(AT.id)?,
             at: row.get(AT.at)?,
-            actor: row.actor([AT.actor_type, AT.actor_id, AT.actor_name])?,
+            actor: row.get_actor([AT.actor_type, AT.actor_id, AT.actor_name])?,
             action: row.get(AT.action)?,
             target: AuditTarget { kind: row.get(AT.target_type)?, id: row.get(AT.target_id)? },
             address: row.get(AT.address)?,
@@ -47,7 +47,7 @@ impl FromRow for AuditEntry {
 }
 
 /// The position of an entry in the trail.
-pub type Place = (Timestamp, AuditId);
+pub type AuditPosition = (Timestamp, AuditId);
 
 /// Which entries to list; `None` means all.
 #[derive(Default)]
@@ -60,7 +60,7 @@ pub struct Filter {
 }
 
 /// A row of [`ENTRIES`].
-struct Brief {
+struct AuditFilterRow {
     at: Timestamp,
     id: AuditId,
     actor_id: Option<String>,
@@ -68,23 +68,23 @@ struct Brief {
     target_id: Option<String>,
 }
 
-impl FromRow for Brief {
+impl FromRow for AuditFilterRow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let (at, id, actor_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(Brief { at, id, actor_id, action: row.get(3)?, target_id: row.get(4)? })
+        Ok(AuditFilterRow { at, id, actor_id, action: row.get(3)?, target_id: row.get(4)? })
     }
 }
 
-impl Passed for Brief {
-    type Key = Place;
+impl WalkRow for AuditFilterRow {
+    type Key = AuditPosition;
 
-    fn key(&self) -> Place {
+    fn sort_key(&self) -> AuditPosition {
         (self.at, self.id)
     }
 }
 
 impl Filter {
-    fn matches(&self, entry: &Brief) -> bool {
+    fn matches_row(&self, entry: &AuditFilterRow) -> bool {
         let any = |wanted: &Option<Vec<String>>, value: Option<&String>| {
             wanted.as_ref().is_none_or(|wanted| value.is_some_and(|value| wanted.contains(value)))
         };
@@ -95,12 +95,13 @@ impl Filter {
 
     /// Chooses the index by selectivity: a record has few entries, then by actor, then by action. Actor and action together
     /// have an index of their own, because a busy actor and a frequent action may have few entries in common.
-    fn walk(&self, after: Option<Place>) -> Walk<Place> {
+    fn plan_walk(&self, after: Option<AuditPosition>) -> IndexWalk<AuditPosition> {
         let below = after.unwrap_or((self.until.unwrap_or(Timestamp::from_millis(i64::MAX)), AuditId::NONE));
         let least = (self.since.unwrap_or(Timestamp::from_millis(0)), AuditId::NONE);
         let given = [&self.actor_id, &self.action, &self.target_id].into_iter().flatten().count();
-        let walk =
-            |text, values: Vec<Vec<Value>>, driving: usize| Walk::new(text, values, least..below, given == driving);
+        let walk = |text, values: Vec<Vec<Value>>, driving: usize| {
+            IndexWalk::new(text, values, least..below, given == driving)
+        };
         let each = |any: &[String]| any.iter().map(|value| vec![value.as_str().into()]).collect();
         match (&self.actor_id, &self.action, &self.target_id) {
             (_, _, Some(targets)) => walk(BY_TARGET, each(targets), 1),
@@ -119,17 +120,18 @@ impl Filter {
 }
 
 /// A page of entries, newest first, and where the next page starts.
-pub async fn list(
+pub async fn list_entries(
     db: &Db,
     filter: &Filter,
-    after: Option<Place>,
+    after: Option<AuditPosition>,
     limit: usize,
-) -> Result<(Vec<AuditEntry>, Option<Place>)> {
-    let (rows, next) = filter.walk(after).page(db, limit, |entry: &Brief| filter.matches(entry)).await?;
-    let keys: Vec<Place> = rows.iter().map(Passed::key).collect();
+) -> Result<(Vec<AuditEntry>, Option<AuditPosition>)> {
+    let (rows, next) =
+        filter.plan_walk(after).load_page(db, limit, |entry: &AuditFilterRow| filter.matches_row(entry)).await?;
+    let keys: Vec<AuditPosition> = rows.iter().map(WalkRow::sort_key).collect();
     let (mut entries, mut bytes, mut shown) = (Vec::new(), PageBytes::default(), after);
     for part in keys.chunks(READ_ROWS) {
-        let read = Select::new(READ).any("id", part.iter().map(|(_, id)| *id)).limit(part.len());
+        let read = Select::new(READ).where_in("id", part.iter().map(|(_, id)| *id)).limit(part.len());
         let read: Vec<AuditEntry> = db.select(&read).await?;
         let mut read: HashMap<AuditId, AuditEntry> = read.into_iter().map(|entry| (entry.id, entry)).collect();
         for key in part {

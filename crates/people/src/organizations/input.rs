@@ -1,7 +1,7 @@
 //! Parsing of request bodies of organizations.
 
 use kernel::base::{Label, check_slug};
-use kernel::http::{Field, Fields, FromBody};
+use kernel::http::{BodyField, BodyFields, FromBody};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder, Schema, Type};
@@ -22,7 +22,7 @@ const PART_BYTES_MAX: usize = 63;
     "custom_fields": {"contract": {"ends": "2027-12-31"}}
 }))]
 #[serde(deny_unknown_fields)]
-pub struct Input {
+pub struct OrganizationInput {
     /// A label for people; need not be unique.
     #[schema(value_type = String, min_length = 1, max_length = 200, pattern = "\\S")]
     pub name: Label,
@@ -46,10 +46,10 @@ pub struct Input {
     pub archived: bool,
 }
 
-impl Input {
+impl OrganizationInput {
     /// An organization with a name and a slug; everything else is empty.
     pub fn new(name: Label, slug: String) -> Self {
-        Input {
+        OrganizationInput {
             name,
             slug: Some(slug),
             external_id: None,
@@ -61,17 +61,19 @@ impl Input {
     }
 }
 
-impl FromBody for Input {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        let name = fields.required("name", |field| field.parsed("invalid_name", Label::parse));
-        let slug = fields.optional("slug", |field| field.parsed("invalid_slug", parse_slug));
-        let external_id = fields
-            .optional("external_id", |field| field.or_null(|field| field.parsed("invalid_text", parse_external_id)));
-        let domains = fields.optional("domains", domains);
-        let tags = fields.optional("tags", parse_tags);
-        let custom_fields = fields.optional("custom_fields", |field| parse_custom_fields(field, NullField::IsLeftOut));
-        let archived = fields.optional("archived", |field| field.boolean());
-        Some(Input {
+impl FromBody for OrganizationInput {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        let name = fields.read_required("name", |field| field.read_parsed("invalid_name", Label::parse));
+        let slug = fields.read_optional("slug", |field| field.read_parsed("invalid_slug", parse_slug));
+        let external_id = fields.read_optional("external_id", |field| {
+            field.read_or_null(|field| field.read_parsed("invalid_text", parse_external_id))
+        });
+        let domains = fields.read_optional("domains", parse_domains);
+        let tags = fields.read_optional("tags", parse_tags);
+        let custom_fields =
+            fields.read_optional("custom_fields", |field| parse_custom_fields(field, NullField::IsLeftOut));
+        let archived = fields.read_optional("archived", |field| field.read_boolean());
+        Some(OrganizationInput {
             name: name?,
             slug: slug?,
             external_id: external_id?.flatten(),
@@ -94,8 +96,8 @@ pub fn parse_external_id(text: &str) -> Result<String, String> {
     Label::parse(text).map(Label::into_string)
 }
 
-fn domains(field: &mut Field<'_>) -> Option<Vec<String>> {
-    Some(remove_duplicates(field.list(DOMAINS_MAX, |field| field.parsed("invalid_domain", parse_domain))?))
+fn parse_domains(field: &mut BodyField<'_>) -> Option<Vec<String>> {
+    Some(remove_duplicates(field.read_list(DOMAINS_MAX, |field| field.read_parsed("invalid_domain", parse_domain))?))
 }
 
 /// Parses a domain name of at least two parts into lower case. IP addresses are refused.

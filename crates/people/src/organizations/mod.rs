@@ -16,12 +16,15 @@ use kernel::auth::Scope;
 use kernel::base::{Id, Identified, RecordId, Result, Timestamp};
 use kernel::events::EventKind;
 use kernel::http::Record;
-use kernel::store::refer::Referable;
+use kernel::store::references::Referable;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-pub use store::{STATEMENTS, Update, bring_back, create, create_from, delete, find_by_slug, list, update};
+pub use store::{
+    OrganizationUpdate, STATEMENTS, clamp_future_timestamps, create_named_organization, create_organization,
+    delete_organization, find_by_slug, list_organizations, update_organization,
+};
 
 pub const FEATURE: Feature = Feature {
     name: "organizations",
@@ -100,7 +103,7 @@ impl Record for Organization {
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(as = OrganizationChanges)]
 #[serde(transparent)]
-pub struct Changes(pub BTreeMap<String, FieldChange>);
+pub struct OrganizationChanges(pub BTreeMap<String, FieldChange>);
 
 /// An organization with what has just changed in it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -113,13 +116,13 @@ pub struct Changes(pub BTreeMap<String, FieldChange>);
 pub struct UpdatedOrganization {
     #[serde(flatten)]
     pub organization: Organization,
-    pub changes: Changes,
+    pub changes: OrganizationChanges,
 }
 
 /// Fields that change with every write, and are not reported as changes.
-const OBSERVED: [&str; 2] = ["version", "updated_at"];
+const UNREPORTED_FIELDS: [&str; 2] = ["version", "updated_at"];
 
 /// The fields in which two states of an organization differ.
-pub fn changes(old: &Organization, new: &Organization) -> Result<Changes> {
-    changed_fields(old, new, &OBSERVED).map(Changes)
+pub fn diff_organizations(old: &Organization, new: &Organization) -> Result<OrganizationChanges> {
+    changed_fields(old, new, &UNREPORTED_FIELDS).map(OrganizationChanges)
 }

@@ -3,29 +3,34 @@
 use kernel::auth::Scope;
 use kernel::base::Result;
 use kernel::http::{
-    Access, Api, Created, FromParams, Idempotency, IfMatch, Json, NoContent, Once, One, OneOrPage, Page, PageRequest,
-    Param, Params, Policy, Query, Rules, Versioned,
+    Access, Api, Created, FromParams, Idempotency, IdempotentReply, IfMatch, Json, ListPage, NoContent, OneOrPage,
+    PageRequest, Params, QueryParam, QueryString, RatePolicy, RecordQuery, Rules, Versioned,
 };
 use kernel::operations;
 use kernel::rules;
 
 use super::find::{self, Filter};
-use super::input::{Input, parse_external_id, parse_slug};
+use super::input::{OrganizationInput, parse_external_id, parse_slug};
 use super::{Organization, OrganizationId, store};
 use feature_kit::{Q_CHARS_MAX, parse_q};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
-    api.tenant(operations!(list, create, replace, delete))
-        .schema::<Page<super::Organization>>()
-        .schema::<super::UpdatedOrganization>()
+    api.add_tenant_routes(operations!(
+        list_organizations,
+        create_organization,
+        replace_organization,
+        delete_organization
+    ))
+    .add_schema::<ListPage<super::Organization>>()
+    .add_schema::<super::UpdatedOrganization>()
 }
 
 const PATH: &str = "/api/admin/organizations";
 
 rules! {
-    Reading = Rules::new(Policy::Read, &[Scope::OrganizationsRead]);
-    Writing = Rules::new(Policy::Write, &[Scope::OrganizationsWrite]);
+    Reading = Rules::new(RatePolicy::Read, &[Scope::OrganizationsRead]);
+    Writing = Rules::new(RatePolicy::Write, &[Scope::OrganizationsWrite]);
 }
 
 pub struct ListQuery {
@@ -37,16 +42,16 @@ pub struct ListQuery {
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
         let id = params.take_optional_id("One organization. Cannot be combined with the other parameters.")?;
-        Ok(ListQuery { id, filter: filter(params)?, page: PageRequest::take(params)? })
+        Ok(ListQuery { id, filter: parse_filter(params)?, page: PageRequest::take_page(params)? })
     }
 }
 
-fn filter(params: &mut Params) -> Result<Filter> {
-    let slug = Param::new("slug", "The one that is called so.").length(1, 63);
-    let external_id = Param::new("external_id", "The one that another system calls so.").length(1, 200);
+fn parse_filter(params: &mut Params) -> Result<Filter> {
+    let slug = QueryParam::new("slug", "The one that is called so.").with_length(1, 63);
+    let external_id = QueryParam::new("external_id", "The one that another system calls so.").with_length(1, 200);
     let archived = "`true`: only those that are archived; `false`: only the others, as when omitted. With `updated_since`, both \
                     come\nwhen it is omitted.";
-    let archived = Param::new("archived", archived).pattern("^(true|false)$");
+    let archived = QueryParam::new("archived", archived).with_pattern("^(true|false)$");
     let q = "At most 10 words, each the beginning of a word of the name, the slug, the external id or a domain.";
     let updated = "Changed at this moment or later, in the order of the changes, archived ones too. A reader that goes on by \
                    cursor,\nor from the last `updated_at` it has seen, misses nothing but what is deleted, which the event\n\
@@ -55,8 +60,8 @@ fn filter(params: &mut Params) -> Result<Filter> {
         slug: params.take_parsed(slug, parse_slug)?,
         external_id: params.take_parsed(external_id, parse_external_id)?,
         archived: params.take_parsed(archived, parse_flag)?,
-        words: params.take_parsed(Param::new("q", q).length(1, Q_CHARS_MAX), parse_q)?.unwrap_or_default(),
-        updated_since: params.take_time(Param::new("updated_since", updated))?,
+        words: params.take_parsed(QueryParam::new("q", q).with_length(1, Q_CHARS_MAX), parse_q)?.unwrap_or_default(),
+        updated_since: params.take_time(QueryParam::new("updated_since", updated))?,
     })
 }
 
@@ -69,22 +74,25 @@ fn parse_flag(text: &str) -> Result<bool, String> {
 /// Newest first, without those that are archived. Filters narrow each other down; a page may hold fewer than `limit`, and even
 /// none, when what is wanted is rare: go by `has_more`. With `updated_since` it is a list of changes, by which a copy can be kept.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_organizations", params(Query<ListQuery>)
+    get, path = PATH, tag = "Control plane", operation_id = "list_organizations", params(QueryString<ListQuery>)
 )]
-pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<OneOrPage<Organization>> {
+pub async fn list_organizations(
+    caller: Access<Reading>,
+    query: QueryString<ListQuery>,
+) -> Result<OneOrPage<Organization>> {
     let db = caller.db();
     let ListQuery { id, filter, page } = query.parse()?;
     if let Some(id) = id {
-        return store::get(&db, id).await.map(OneOrPage::One);
+        return store::get_organization(&db, id).await.map(OneOrPage::One);
     }
     if let Some(since) = filter.updated_since {
-        let after = page.after(&caller, PATH)?;
-        let (changed, next) = find::store::changes(&db, &filter, since, after, page.limit).await?;
-        return page.page_before(&caller, PATH, changed, next).map(OneOrPage::Page);
+        let after = page.cursor_key(&caller, PATH)?;
+        let (changed, next) = find::store::list_changes(&db, &filter, since, after, page.limit).await?;
+        return page.build_cut_page(&caller, PATH, changed, next).map(OneOrPage::Page);
     }
-    let after = page.after(&caller, PATH)?;
-    let (found, next) = find::store::list(&db, &filter, after, page.limit).await?;
-    page.page_before(&caller, PATH, found, next).map(OneOrPage::Page)
+    let after = page.cursor_key(&caller, PATH)?;
+    let (found, next) = find::store::list_organizations(&db, &filter, after, page.limit).await?;
+    page.build_cut_page(&caller, PATH, found, next).map(OneOrPage::Page)
 }
 
 /// Create an organization
@@ -92,23 +100,23 @@ pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<On
 /// Only `name` is needed. A `slug` or `external_id` that is taken is 409 `conflict`; a slug that is made from the name gets a
 /// number instead.
 #[utoipa::path(
-    post, path = PATH, tag = "Control plane", operation_id = "create_organization", request_body = Input
+    post, path = PATH, tag = "Control plane", operation_id = "create_organization", request_body = OrganizationInput
 )]
-pub async fn create(
+pub async fn create_organization(
     caller: Access<Writing>,
     idempotency: Idempotency,
-    query: Query<()>,
-    body: Json<Input>,
-) -> Result<Once<Created<Organization>>> {
+    query: QueryString<()>,
+    body: Json<OrganizationInput>,
+) -> Result<IdempotentReply<Created<Organization>>> {
     let db = caller.db();
     query.parse()?;
     let body = body.read().await?;
     let (grant, input) = (caller.grant(), body.value);
     idempotency
-        .once(&caller, &db, body.digest, async move |tx| {
+        .run_once(&caller, &db, body.digest, async move |tx| {
             grant.confirm(tx).await?;
-            let made = store::insert(tx, input).await?;
-            Ok(Created::at(PATH, made.id, made))
+            let made = store::insert_organization(tx, input).await?;
+            Ok(Created::in_collection(PATH, made.id, made))
         })
         .await
 }
@@ -118,24 +126,24 @@ pub async fn create(
 /// An omitted optional field returns to its default, but for `slug`, which stays. What refers to an organization that becomes
 /// archived stays as it is.
 #[utoipa::path(
-    put, path = PATH, tag = "Control plane", operation_id = "replace_organization", params(Query<One<OrganizationId>>),
-    request_body = Input
+    put, path = PATH, tag = "Control plane", operation_id = "replace_organization", params(QueryString<RecordQuery<OrganizationId>>),
+    request_body = OrganizationInput
 )]
-pub async fn replace(
+pub async fn replace_organization(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<One<OrganizationId>>,
-    body: Json<Input>,
+    query: QueryString<RecordQuery<OrganizationId>>,
+    body: Json<OrganizationInput>,
 ) -> Result<Versioned<Organization>> {
     let db = caller.db();
     let id = query.parse()?.id;
     let input = body.read().await?.value;
-    idempotency.check()?;
+    idempotency.check_key()?;
     let grant = caller.grant();
     db.write(async move |tx| {
         grant.confirm(tx).await?;
-        store::replace(tx, id, &if_match, input).await.map(Versioned)
+        store::replace_organization(tx, id, &if_match, input).await.map(Versioned)
     })
     .await
 }
@@ -145,21 +153,21 @@ pub async fn replace(
 /// For good. While tickets, devices, live ingest keys or workflows refer to it, that is 409 `conflict`, which names them; it can
 /// be archived instead.
 #[utoipa::path(
-    delete, path = PATH, tag = "Control plane", operation_id = "delete_organization", params(Query<One<OrganizationId>>)
+    delete, path = PATH, tag = "Control plane", operation_id = "delete_organization", params(QueryString<RecordQuery<OrganizationId>>)
 )]
-pub async fn delete(
+pub async fn delete_organization(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<One<OrganizationId>>,
+    query: QueryString<RecordQuery<OrganizationId>>,
 ) -> Result<NoContent> {
     let db = caller.db();
     let id = query.parse()?.id;
-    idempotency.check()?;
+    idempotency.check_key()?;
     let grant = caller.grant();
     db.write(async move |tx| {
         grant.confirm(tx).await?;
-        store::remove(tx, id, &if_match).await
+        store::delete_if_unreferenced(tx, id, &if_match).await
     })
     .await?;
     Ok(NoContent)

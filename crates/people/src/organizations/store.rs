@@ -3,22 +3,22 @@
 use std::collections::HashSet;
 
 use kernel::args;
-use kernel::audit::{self, Entry};
+use kernel::audit::{self, NewAuditEntry};
 use kernel::base::{Code, Error, Label, RecordId, Result, Timestamp, check_slug};
 use kernel::events;
 use kernel::http::IfMatch;
-use kernel::store::refer;
+use kernel::store::references;
 use kernel::store::{Db, FromRow, Row, Tick, Tx, Value};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::find::Changed;
-use super::input::Input;
-use super::slug::{common_start, first_free, slug_of};
+use super::find::OrganizationChangeKey;
+use super::input::OrganizationInput;
+use super::slug::{common_prefix, first_free_slug, slug_from_name};
 use super::{
     ORGANIZATION_CREATED, ORGANIZATION_DELETED, ORGANIZATION_UPDATED, ORGANIZATIONS_MAX, Organization, OrganizationId,
-    UpdatedOrganization, changes,
+    UpdatedOrganization, diff_organizations,
 };
 use feature_kit::registry;
 
@@ -68,8 +68,8 @@ pub struct StoredOrganization {
 
 impl StoredOrganization {
     /// The position in the order of changes.
-    pub fn changed(&self) -> Changed {
-        Changed { at: self.organization.updated_at, sequence: self.sequence, id: self.organization.id }
+    pub fn change_key(&self) -> OrganizationChangeKey {
+        OrganizationChangeKey { at: self.organization.updated_at, sequence: self.sequence, id: self.organization.id }
     }
 }
 
@@ -81,9 +81,9 @@ impl FromRow for StoredOrganization {
             name: row.get(AT.name)?,
             slug: row.get(AT.slug)?,
             external_id: row.get(AT.external_id)?,
-            domains: parsed(&row.get::<String>(AT.domains)?)?,
-            tags: parsed(&row.get::<String>(AT.tags)?)?,
-            custom_fields: parsed(&row.get::<String>(AT.custom_fields)?)?,
+            domains: from_json(&row.get::<String>(AT.domains)?)?,
+            tags: from_json(&row.get::<String>(AT.tags)?)?,
+            custom_fields: from_json(&row.get::<String>(AT.custom_fields)?)?,
             archived: row.get(AT.archived)?,
             version: row.get(AT.version)?,
             created_at: row.get(AT.created_at)?,
@@ -93,8 +93,8 @@ impl FromRow for StoredOrganization {
     }
 }
 
-pub async fn get(db: &Db, id: OrganizationId) -> Result<Organization> {
-    Ok(db.one::<StoredOrganization>(GET, args![id]).await?.organization)
+pub async fn get_organization(db: &Db, id: OrganizationId) -> Result<Organization> {
+    Ok(db.get_one::<StoredOrganization>(GET, args![id]).await?.organization)
 }
 
 pub async fn find_by_slug(db: &Db, slug: &str) -> Result<Option<Organization>> {
@@ -103,7 +103,7 @@ pub async fn find_by_slug(db: &Db, slug: &str) -> Result<Option<Organization>> {
 }
 
 /// All organizations of the tenant, archived ones included, by slug.
-pub async fn list(db: &Db) -> Result<Vec<Organization>> {
+pub async fn list_organizations(db: &Db) -> Result<Vec<Organization>> {
     let mut all: Vec<Organization> = Vec::new();
     loop {
         let after = all.last().map(|organization| organization.slug.clone()).unwrap_or_default();
@@ -116,47 +116,47 @@ pub async fn list(db: &Db) -> Result<Vec<Organization>> {
 }
 
 /// Creates an organization from a name and a slug.
-pub async fn create(db: &Db, name: &str, slug: &str) -> Result<Organization> {
+pub async fn create_named_organization(db: &Db, name: &str, slug: &str) -> Result<Organization> {
     let name = Label::parse(name).map_err(|detail| Error::invalid("/name", "invalid_name", detail))?;
     check_slug(slug)?;
-    create_from(db, Input::new(name, slug.to_owned())).await
+    create_organization(db, OrganizationInput::new(name, slug.to_owned())).await
 }
 
 /// Creates an organization from parsed input.
-pub async fn create_from(db: &Db, input: Input) -> Result<Organization> {
-    db.write(async move |tx| insert(tx, input).await).await
+pub async fn create_organization(db: &Db, input: OrganizationInput) -> Result<Organization> {
+    db.write(async move |tx| insert_organization(tx, input).await).await
 }
 
 /// What the command line may change; `None` stays.
-pub struct Update {
+pub struct OrganizationUpdate {
     pub name: Option<Label>,
     /// Checked by the caller.
     pub slug: Option<String>,
     pub archived: Option<bool>,
 }
 
-pub async fn update(db: &Db, id: OrganizationId, update: Update) -> Result<Organization> {
+pub async fn update_organization(db: &Db, id: OrganizationId, update: OrganizationUpdate) -> Result<Organization> {
     db.write(async move |tx| {
         tx.tick().await?;
-        let old = read(tx, id).await?;
+        let old = get_organization_in_tx(tx, id).await?;
         let new = Organization {
             name: update.name.map_or_else(|| old.name.clone(), Label::into_string),
             slug: update.slug.unwrap_or_else(|| old.slug.clone()),
             archived: update.archived.unwrap_or(old.archived),
             ..old.clone()
         };
-        save(tx, old, new).await
+        save_organization(tx, old, new).await
     })
     .await
 }
 
-pub async fn delete(db: &Db, id: OrganizationId) -> Result<()> {
-    db.write(async move |tx| remove(tx, id, &IfMatch::default()).await).await
+pub async fn delete_organization(db: &Db, id: OrganizationId) -> Result<()> {
+    db.write(async move |tx| delete_if_unreferenced(tx, id, &IfMatch::default()).await).await
 }
 
-pub(super) async fn insert(tx: &mut Tx, input: Input) -> Result<Organization> {
+pub(super) async fn insert_organization(tx: &mut Tx, input: OrganizationInput) -> Result<Organization> {
     let Tick { at, sequence } = tx.tick().await?;
-    let count: i64 = tx.one(COUNT, args![]).await?;
+    let count: i64 = tx.get_one(COUNT, args![]).await?;
     if count >= ORGANIZATIONS_MAX {
         let detail = format!("A tenant has at most {ORGANIZATIONS_MAX} organizations, archived ones included.");
         return Err(Error::new(Code::LimitReached, detail));
@@ -172,7 +172,7 @@ pub(super) async fn insert(tx: &mut Tx, input: Input) -> Result<Organization> {
     check_external_id_is_free(tx, input.external_id.as_deref()).await?;
     let organization = Organization {
         // The sequence keeps ids of one millisecond in the order of creation.
-        id: OrganizationId::new_numbered(tx.world(), at, sequence),
+        id: OrganizationId::new_numbered(tx.env(), at, sequence),
         name,
         slug,
         external_id: input.external_id,
@@ -185,17 +185,22 @@ pub(super) async fn insert(tx: &mut Tx, input: Input) -> Result<Organization> {
         updated_at: at,
     };
     let id = organization.id;
-    tx.later(INSERT, row(&organization, sequence)?).await?;
-    tx.changed(KIND, id).await?;
-    audit::record(tx, Entry::new("organization.create", KIND, id)).await?;
+    tx.enqueue(INSERT, to_row_values(&organization, sequence)?).await?;
+    tx.record_change(KIND, id).await?;
+    audit::record_entry(tx, NewAuditEntry::new("organization.create", KIND, id)).await?;
     events::publish(tx, &ORGANIZATION_CREATED, id, &organization).await?;
     Ok(organization)
 }
 
-pub(super) async fn replace(tx: &mut Tx, id: OrganizationId, if_match: &IfMatch, input: Input) -> Result<Organization> {
+pub(super) async fn replace_organization(
+    tx: &mut Tx,
+    id: OrganizationId,
+    if_match: &IfMatch,
+    input: OrganizationInput,
+) -> Result<Organization> {
     tx.tick().await?;
-    let old = read(tx, id).await?;
-    if_match.check(old.version)?;
+    let old = get_organization_in_tx(tx, id).await?;
+    if_match.check_version(old.version)?;
     let new = Organization {
         name: input.name.into_string(),
         slug: input.slug.unwrap_or_else(|| old.slug.clone()),
@@ -206,36 +211,36 @@ pub(super) async fn replace(tx: &mut Tx, id: OrganizationId, if_match: &IfMatch,
         archived: input.archived,
         ..old.clone()
     };
-    save(tx, old, new).await
+    save_organization(tx, old, new).await
 }
 
 /// Deletes the organization unless a record refers to it. The tenant's clock is locked, so no new reference can appear
 /// meanwhile.
-pub(super) async fn remove(tx: &mut Tx, id: OrganizationId, if_match: &IfMatch) -> Result<()> {
+pub(super) async fn delete_if_unreferenced(tx: &mut Tx, id: OrganizationId, if_match: &IfMatch) -> Result<()> {
     tx.tick().await?;
-    let old = read(tx, id).await?;
-    if_match.check(old.version)?;
-    let referring = refer::find_referrers(tx, &registry().referrers, OrganizationId::PREFIX, id).await?;
+    let old = get_organization_in_tx(tx, id).await?;
+    if_match.check_version(old.version)?;
+    let referring = references::find_referrers(tx, &registry().referrers, OrganizationId::PREFIX, id).await?;
     if !referring.is_empty() {
         let what = referring.join(", ");
         return Err(Error::conflict(format!("There are {what} of this organization. It can be archived instead.")));
     }
     tx.exec(DELETE, args![id]).await?;
-    tx.changed(KIND, id).await?;
-    let mut gone = audit::Changes::default();
-    gone.tell("name", &json!(old.name), &serde_json::Value::Null);
-    gone.tell("slug", &json!(old.slug), &serde_json::Value::Null);
-    audit::record(tx, Entry::new("organization.delete", KIND, id).changes(gone)).await?;
+    tx.record_change(KIND, id).await?;
+    let mut gone = audit::AuditChanges::default();
+    gone.add_described("name", &json!(old.name), &serde_json::Value::Null);
+    gone.add_described("slug", &json!(old.slug), &serde_json::Value::Null);
+    audit::record_entry(tx, NewAuditEntry::new("organization.delete", KIND, id).with_changes(gone)).await?;
     events::publish(tx, &ORGANIZATION_DELETED, id, &old).await.map(drop)
 }
 
-async fn read(tx: &mut Tx, id: OrganizationId) -> Result<Organization> {
-    Ok(tx.one::<StoredOrganization>(GET, args![id]).await?.organization)
+async fn get_organization_in_tx(tx: &mut Tx, id: OrganizationId) -> Result<Organization> {
+    Ok(tx.get_one::<StoredOrganization>(GET, args![id]).await?.organization)
 }
 
 /// Saves a change with its audit entry and event. Without a difference nothing is written.
-async fn save(tx: &mut Tx, old: Organization, mut new: Organization) -> Result<Organization> {
-    let changes = changes(&old, &new)?;
+async fn save_organization(tx: &mut Tx, old: Organization, mut new: Organization) -> Result<Organization> {
+    let changes = diff_organizations(&old, &new)?;
     if changes.0.is_empty() {
         return Ok(old);
     }
@@ -248,13 +253,13 @@ async fn save(tx: &mut Tx, old: Organization, mut new: Organization) -> Result<O
     let Tick { at, sequence } = tx.tick().await?;
     new.version += 1;
     new.updated_at = at;
-    tx.later(UPDATE, row(&new, sequence)?).await?;
-    tx.changed(KIND, new.id).await?;
-    let mut entry = audit::Changes::default();
+    tx.enqueue(UPDATE, to_row_values(&new, sequence)?).await?;
+    tx.record_change(KIND, new.id).await?;
+    let mut entry = audit::AuditChanges::default();
     for (field, change) in &changes.0 {
-        entry.tell(field, &brief(&change.from)?, &brief(&change.to)?);
+        entry.add_described(field, &shorten_for_audit(&change.from)?, &shorten_for_audit(&change.to)?);
     }
-    audit::record(tx, Entry::new("organization.update", KIND, new.id).changes(entry)).await?;
+    audit::record_entry(tx, NewAuditEntry::new("organization.update", KIND, new.id).with_changes(entry)).await?;
     let updated = UpdatedOrganization { organization: new, changes };
     events::publish(tx, &ORGANIZATION_UPDATED, updated.organization.id, &updated).await?;
     Ok(updated.organization)
@@ -284,32 +289,32 @@ async fn check_external_id_is_free(tx: &mut Tx, external_id: Option<&str>) -> Re
 
 /// A free slug made from the name.
 async fn make_slug(tx: &mut Tx, name: &str) -> Result<String> {
-    let slug = slug_of(name);
+    let slug = slug_from_name(name);
     if tx.find::<OrganizationId>(WITH_SLUG, args![slug]).await?.is_none() {
         return Ok(slug);
     }
-    let start = common_start(&slug);
+    let start = common_prefix(&slug);
     let end = format!("{start}{BEHIND_LETTERS}");
     let taken: Vec<String> = tx.list(SLUGS, args![start, end, ORGANIZATIONS_MAX]).await?;
     let taken: HashSet<String> = taken.into_iter().collect();
-    Ok(first_free(&slug, &taken))
+    Ok(first_free_slug(&slug, &taken))
 }
 
 /// A value for the audit trail. Long values are left out; the event has them.
-fn brief(value: &serde_json::Value) -> Result<serde_json::Value> {
-    let long = text(value)?.len() > AUDITED_BYTES_MAX;
+fn shorten_for_audit(value: &serde_json::Value) -> Result<serde_json::Value> {
+    let long = to_json(value)?.len() > AUDITED_BYTES_MAX;
     Ok(if long { json!({"truncated": true}) } else { value.clone() })
 }
 
-fn row(one: &Organization, sequence: i64) -> Result<Vec<Value>> {
+fn to_row_values(one: &Organization, sequence: i64) -> Result<Vec<Value>> {
     let columns = OrganizationColumns {
         id: one.id.into(),
         slug: one.slug.as_str().into(),
         name: one.name.as_str().into(),
         external_id: one.external_id.as_deref().into(),
-        domains: text(&one.domains)?.into(),
-        tags: text(&one.tags)?.into(),
-        custom_fields: text(&one.custom_fields)?.into(),
+        domains: to_json(&one.domains)?.into(),
+        tags: to_json(&one.tags)?.into(),
+        custom_fields: to_json(&one.custom_fields)?.into(),
         archived: one.archived.into(),
         version: one.version.into(),
         created_at: one.created_at.into(),
@@ -319,34 +324,34 @@ fn row(one: &Organization, sequence: i64) -> Result<Vec<Value>> {
     Ok(columns.into_vec())
 }
 
-fn text<T: Serialize + ?Sized>(value: &T) -> Result<String> {
+fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(Error::internal)
 }
 
-fn parsed<T: DeserializeOwned>(text: &str) -> Result<T> {
+fn from_json<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(Error::internal)
 }
 
 /// Organizations of one clamping step.
-const BRING_BACK_ROWS: i64 = 500;
+const CLAMP_ROWS: i64 = 500;
 
 /// Clamps future timestamps of organizations to `now`, before the tenant's clock is set back. Otherwise readers of changes
 /// would miss every change until the clock reaches those timestamps again. Returns the number of organizations.
-pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
+pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
     let mut all = 0;
     loop {
         let brought = db.write(async move |tx| {
-            let found: Vec<OrganizationId> = tx.list(IN_FUTURE, args![now, BRING_BACK_ROWS]).await?;
+            let found: Vec<OrganizationId> = tx.list(IN_FUTURE, args![now, CLAMP_ROWS]).await?;
             let mut rows: Vec<Vec<Value>> = Vec::with_capacity(found.len());
             for id in found {
-                tx.changed(KIND, id).await?;
+                tx.record_change(KIND, id).await?;
                 rows.push(vec![id.into(), now.into()]);
             }
             tx.exec_each(BRING_BACK, &rows).await
         });
         let brought = brought.await?;
         all += brought;
-        if brought < BRING_BACK_ROWS.unsigned_abs() {
+        if brought < CLAMP_ROWS.unsigned_abs() {
             return Ok(all);
         }
     }

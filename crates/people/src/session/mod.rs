@@ -3,7 +3,7 @@
 pub mod routes;
 
 use feature_kit::Feature;
-use kernel::auth::{Identity, Role, Tenant};
+use kernel::auth::{PrincipalIdentity, Role, Tenant};
 use kernel::base::{ActorKind, Timestamp};
 use kernel::http::Caller;
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub const FEATURE: Feature = Feature { name: "session", more_operations: routes:
     "scopes": ["*"],
     "expires_at": "2026-11-15T09:30:00.000Z"
 }))]
-pub struct Session {
+pub struct CurrentSession {
     pub tenant: Tenant,
     pub actor: SessionActor,
     /// Of a user; a key has scopes alone.
@@ -45,20 +45,20 @@ pub struct SessionActor {
     pub email: Option<String>,
 }
 
-impl Session {
-    pub fn of(caller: &Caller) -> Self {
+impl CurrentSession {
+    pub fn for_caller(caller: &Caller) -> Self {
         let (kind, name, email, role, platform_operator) = match caller.identity() {
-            Identity::User(user) => {
+            PrincipalIdentity::User(user) => {
                 (ActorKind::User, &user.name, Some(user.email.clone()), Some(user.role), Some(user.platform_operator))
             }
-            Identity::Key(key) => (ActorKind::ApiKey, &key.name, None, None, None),
+            PrincipalIdentity::Key(key) => (ActorKind::ApiKey, &key.name, None, None, None),
         };
-        Session {
+        CurrentSession {
             tenant: caller.tenant().clone(),
             actor: SessionActor { kind, id: caller.actor_id().to_owned(), name: name.clone(), email },
             role,
             platform_operator,
-            scopes: caller.scopes().words().to_vec(),
+            scopes: caller.scopes().granted_words().to_vec(),
             expires_at: caller.expires_at(),
         }
     }

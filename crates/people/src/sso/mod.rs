@@ -7,9 +7,9 @@
 //! Deliberately left out: SAML, which an OpenID provider in front of it translates, and storing a provider's tokens, except
 //! the ID token of a session whose user signs out at the provider, too.
 
-mod asking;
 mod discovery;
 mod flow;
+mod provider_client;
 mod refusal;
 pub mod routes;
 mod rules;
@@ -22,19 +22,19 @@ pub mod update {
     pub mod store;
 }
 
-pub use discovery::Providers;
-pub use flow::{Arrived, Asked, Begun, Ended, begin, complete};
-pub use refusal::Told;
+pub use discovery::ProviderCache;
+pub use flow::{CallbackOutcome, CallbackRequest, SignOnRedirect, SignOnRequest, begin_sign_on, complete_sign_on};
+pub use refusal::RefusalMessage;
 pub use rules::{
-    DEFAULT_REDIRECT, email_domain, is_address, may_be_asked, parse_domain, parse_redirect, parse_role_rule,
-    parse_scope,
+    DEFAULT_REDIRECT, email_domain, is_address_target, is_allowed_target, parse_domain, parse_redirect,
+    parse_role_rule, parse_scope,
 };
 pub use sign_out::sign_out_url;
 pub use store::{
-    CLEAN_FLOWS, CLEAN_USED_STATES, STATEMENTS, add, disable, find_domain, find_domain_provider, list,
-    list_vouched_elsewhere, release_domain, verify_domain,
+    CLEAN_FLOWS, CLEAN_USED_STATES, STATEMENTS, add_provider, disable_provider, find_domain, find_domain_provider,
+    list_providers, list_vouched_elsewhere, release_domain, verify_domain,
 };
-pub use update::store::update;
+pub use update::store::update_provider;
 
 use feature_kit::Feature;
 use kernel::auth::Role;
@@ -49,7 +49,7 @@ pub const FEATURE: Feature = Feature {
     error_codes: &[SSO_NOT_AVAILABLE],
     retention: &[
         // A sign-on that was finished, until it would have expired by the clock of any node.
-        Retention { sql: CLEAN_USED_STATES, before: |_, now| now.plus(-FLOW_MS) },
+        Retention { sql: CLEAN_USED_STATES, before: |_, now| now.plus_ms(-FLOW_MS) },
         // A sign-on begun by a node of an earlier release, as long as its table exists.
         Retention { sql: CLEAN_FLOWS, before: |_, now| now },
     ],
@@ -141,7 +141,7 @@ pub struct TxtRecord {
 }
 
 impl TxtRecord {
-    pub fn of(domain: &str, proof: &str) -> Self {
+    pub fn for_domain(domain: &str, proof: &str) -> Self {
         TxtRecord { name: format!("_tenant-control.{domain}"), value: format!("tenant-control-verification={proof}") }
     }
 }

@@ -10,7 +10,7 @@ use crate::users::fold_email;
 
 /// Why a sign-on is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum SignOnRefusal {
     /// The callback of this sign-on was used before.
     FlowUsed,
     FlowExpired,
@@ -42,9 +42,9 @@ pub enum Refusal {
 
 /// The message for the person, by what they can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum RefusalMessage {
     /// Begin the sign-on again.
-    Again,
+    TryAgain,
     /// The provider failed or refused, or is set up wrong.
     Provider,
     /// The account may not sign in; the administrator can change that.
@@ -53,44 +53,46 @@ pub enum Told {
     Unavailable,
 }
 
-impl Refusal {
+impl SignOnRefusal {
     pub fn as_str(self) -> &'static str {
         match self {
-            Refusal::FlowUsed => "flow_used",
-            Refusal::FlowExpired => "flow_expired",
-            Refusal::OtherIssuer => "other_issuer",
-            Refusal::ProviderRefused => "provider_refused",
-            Refusal::ProviderUnreachable => "provider_unreachable",
-            Refusal::ProviderBroken => "provider_broken",
-            Refusal::TokenInvalid => "token_invalid",
-            Refusal::NoEmail => "no_email",
-            Refusal::EmailNotVerified => "email_not_verified",
-            Refusal::ForeignDomain => "foreign_domain",
-            Refusal::DomainOfOtherProvider => "domain_of_other_provider",
-            Refusal::ProviderDisabled => "provider_disabled",
-            Refusal::ProviderChanged => "provider_changed",
-            Refusal::UserDisabled => "user_disabled",
-            Refusal::OtherIdentity => "other_identity",
-            Refusal::NoRole => "no_role",
+            SignOnRefusal::FlowUsed => "flow_used",
+            SignOnRefusal::FlowExpired => "flow_expired",
+            SignOnRefusal::OtherIssuer => "other_issuer",
+            SignOnRefusal::ProviderRefused => "provider_refused",
+            SignOnRefusal::ProviderUnreachable => "provider_unreachable",
+            SignOnRefusal::ProviderBroken => "provider_broken",
+            SignOnRefusal::TokenInvalid => "token_invalid",
+            SignOnRefusal::NoEmail => "no_email",
+            SignOnRefusal::EmailNotVerified => "email_not_verified",
+            SignOnRefusal::ForeignDomain => "foreign_domain",
+            SignOnRefusal::DomainOfOtherProvider => "domain_of_other_provider",
+            SignOnRefusal::ProviderDisabled => "provider_disabled",
+            SignOnRefusal::ProviderChanged => "provider_changed",
+            SignOnRefusal::UserDisabled => "user_disabled",
+            SignOnRefusal::OtherIdentity => "other_identity",
+            SignOnRefusal::NoRole => "no_role",
         }
     }
 
-    pub fn told(self) -> Told {
+    pub fn user_message(self) -> RefusalMessage {
         match self {
-            Refusal::FlowUsed | Refusal::FlowExpired | Refusal::ProviderChanged => Told::Again,
-            Refusal::OtherIssuer
-            | Refusal::ProviderRefused
-            | Refusal::ProviderUnreachable
-            | Refusal::ProviderBroken
-            | Refusal::TokenInvalid => Told::Provider,
-            Refusal::NoEmail
-            | Refusal::EmailNotVerified
-            | Refusal::ForeignDomain
-            | Refusal::DomainOfOtherProvider
-            | Refusal::ProviderDisabled
-            | Refusal::UserDisabled
-            | Refusal::OtherIdentity
-            | Refusal::NoRole => Told::NotAllowed,
+            SignOnRefusal::FlowUsed | SignOnRefusal::FlowExpired | SignOnRefusal::ProviderChanged => {
+                RefusalMessage::TryAgain
+            }
+            SignOnRefusal::OtherIssuer
+            | SignOnRefusal::ProviderRefused
+            | SignOnRefusal::ProviderUnreachable
+            | SignOnRefusal::ProviderBroken
+            | SignOnRefusal::TokenInvalid => RefusalMessage::Provider,
+            SignOnRefusal::NoEmail
+            | SignOnRefusal::EmailNotVerified
+            | SignOnRefusal::ForeignDomain
+            | SignOnRefusal::DomainOfOtherProvider
+            | SignOnRefusal::ProviderDisabled
+            | SignOnRefusal::UserDisabled
+            | SignOnRefusal::OtherIdentity
+            | SignOnRefusal::NoRole => RefusalMessage::NotAllowed,
         }
     }
 }
@@ -101,23 +103,23 @@ const TRAIL_MAX: u64 = 60;
 
 /// Refused sign-ons at one provider, by kind.
 #[derive(Default)]
-pub struct Refusals(HashMap<Refusal, Minute>);
+pub struct RefusalCounts(HashMap<SignOnRefusal, MinuteCount>);
 
 #[derive(Clone, Copy)]
-struct Minute {
+struct MinuteCount {
     start: Timestamp,
     count: u64,
 }
 
-impl Refusals {
+impl RefusalCounts {
     /// `Some` if the refusal enters the audit trail, with the number of its kind that were left out before it: those of the
     /// last minute with too many.
-    pub fn count(&mut self, refusal: Refusal, now: Timestamp) -> Option<u64> {
-        let minute = self.0.entry(refusal).or_insert(Minute { start: now, count: 0 });
+    pub fn count_refusal(&mut self, refusal: SignOnRefusal, now: Timestamp) -> Option<u64> {
+        let minute = self.0.entry(refusal).or_insert(MinuteCount { start: now, count: 0 });
         let mut left_out = 0;
-        if now < minute.start || now >= minute.start.plus(MINUTE_MS) {
+        if now < minute.start || now >= minute.start.plus_ms(MINUTE_MS) {
             left_out = minute.count.saturating_sub(TRAIL_MAX);
-            *minute = Minute { start: now, count: 0 };
+            *minute = MinuteCount { start: now, count: 0 };
         }
         minute.count += 1;
         (minute.count <= TRAIL_MAX).then_some(left_out)
@@ -133,7 +135,7 @@ pub struct VouchedPerson {
 
 impl VouchedPerson {
     /// Takes the person from the claims of a verified token. An e-mail claim that is no address is left out.
-    pub fn of(claims: &Map<String, Value>) -> Self {
+    pub fn from_claims(claims: &Map<String, Value>) -> Self {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         VouchedPerson {
             subject: text("sub").unwrap_or_default().to_owned(),
@@ -144,51 +146,51 @@ impl VouchedPerson {
 
 /// A refusal with its detail for the log. The detail contains no credentials.
 #[derive(Clone, Debug)]
-pub struct Trouble {
-    pub refusal: Refusal,
+pub struct RefusedSignOn {
+    pub refusal: SignOnRefusal,
     pub detail: String,
     /// The person, once the token is verified: for the audit trail only.
     pub person: Option<Box<VouchedPerson>>,
 }
 
-impl Trouble {
-    pub fn new(refusal: Refusal, detail: impl Into<String>) -> Self {
-        Trouble { refusal, detail: detail.into(), person: None }
+impl RefusedSignOn {
+    pub fn new(refusal: SignOnRefusal, detail: impl Into<String>) -> Self {
+        RefusedSignOn { refusal, detail: detail.into(), person: None }
     }
 
     #[must_use]
-    pub fn about(self, person: &VouchedPerson) -> Self {
-        Trouble { person: Some(Box::new(person.clone())), ..self }
+    pub fn with_person(self, person: &VouchedPerson) -> Self {
+        RefusedSignOn { person: Some(Box::new(person.clone())), ..self }
     }
 }
 
-impl From<Refusal> for Trouble {
-    fn from(refusal: Refusal) -> Self {
-        Trouble::new(refusal, "")
+impl From<SignOnRefusal> for RefusedSignOn {
+    fn from(refusal: SignOnRefusal) -> Self {
+        RefusedSignOn::new(refusal, "")
     }
 }
 
 /// Why there is no session: the sign-on was refused, or this service failed.
-pub enum Stop {
-    Refused(Trouble),
+pub enum SignOnError {
+    Refused(RefusedSignOn),
     Failed(Error),
 }
 
-impl From<Trouble> for Stop {
-    fn from(trouble: Trouble) -> Self {
-        Stop::Refused(trouble)
+impl From<RefusedSignOn> for SignOnError {
+    fn from(trouble: RefusedSignOn) -> Self {
+        SignOnError::Refused(trouble)
     }
 }
 
-impl From<Refusal> for Stop {
-    fn from(refusal: Refusal) -> Self {
-        Stop::Refused(refusal.into())
+impl From<SignOnRefusal> for SignOnError {
+    fn from(refusal: SignOnRefusal) -> Self {
+        SignOnError::Refused(refusal.into())
     }
 }
 
-impl From<Error> for Stop {
+impl From<Error> for SignOnError {
     fn from(error: Error) -> Self {
-        Stop::Failed(error)
+        SignOnError::Failed(error)
     }
 }
 
@@ -198,17 +200,17 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_told_by_the_next() {
-        let (mut refusals, start) = (Refusals::default(), Timestamp::from_millis(1_768_471_200_000));
-        let mut count = |refusal: Refusal, ms: i64| refusals.count(refusal, start.plus(ms));
+        let (mut refusals, start) = (RefusalCounts::default(), Timestamp::from_millis(1_768_471_200_000));
+        let mut count = |refusal: SignOnRefusal, ms: i64| refusals.count_refusal(refusal, start.plus_ms(ms));
         for _ in 0..TRAIL_MAX {
-            assert_eq!(count(Refusal::FlowUsed, 0), Some(0));
+            assert_eq!(count(SignOnRefusal::FlowUsed, 0), Some(0));
         }
         for _ in 0..3 {
-            assert_eq!(count(Refusal::FlowUsed, MINUTE_MS - 1), None);
+            assert_eq!(count(SignOnRefusal::FlowUsed, MINUTE_MS - 1), None);
         }
-        assert_eq!(count(Refusal::NoEmail, MINUTE_MS - 1), Some(0), "each kind by itself");
-        assert_eq!(count(Refusal::FlowUsed, MINUTE_MS), Some(3));
-        assert_eq!(count(Refusal::FlowUsed, MINUTE_MS), Some(0), "once");
-        assert_eq!(count(Refusal::FlowUsed, 0), Some(0), "a clock that was set back");
+        assert_eq!(count(SignOnRefusal::NoEmail, MINUTE_MS - 1), Some(0), "each kind by itself");
+        assert_eq!(count(SignOnRefusal::FlowUsed, MINUTE_MS), Some(3));
+        assert_eq!(count(SignOnRefusal::FlowUsed, MINUTE_MS), Some(0), "once");
+        assert_eq!(count(SignOnRefusal::FlowUsed, 0), Some(0), "a clock that was set back");
     }
 }

@@ -8,17 +8,20 @@ use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 use kernel::base::{Code, Error, Result, Timestamp};
-use kernel::http::{Api, Context, Documented, Fields, FromBody, Json, Ok200, Policy, Query, Shared, check_csrf};
+use kernel::http::{
+    Api, BodyFields, FromBody, Json, Ok200, QueryString, RatePolicy, RequestContext, ResponseDocs, SharedApp,
+    check_csrf,
+};
 use serde::Serialize;
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{IntoResponses, ToSchema};
 
-use super::flow::{self, Asked, Begun};
+use super::flow::{self, SignOnRedirect, SignOnRequest};
 use super::{DEFAULT_REDIRECT, SSO_NOT_AVAILABLE, parse_domain, parse_redirect};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
-    api.public(Policy::Auth, utoipa_axum::routes!(begin)).schema::<SignOnBegun>()
+    api.add_public_routes(RatePolicy::Auth, utoipa_axum::routes!(begin_sso)).add_schema::<SignOnBegun>()
 }
 
 const PATH: &str = "/api/auth/sso";
@@ -27,7 +30,7 @@ const PATH: &str = "/api/auth/sso";
 #[derive(Debug, ToSchema)]
 #[schema(as = SsoInput, example = json!({"domain": "acme.example", "redirect_to": "/overview"}))]
 #[serde(deny_unknown_fields)]
-pub struct Input {
+pub struct SsoInput {
     /// The domain of a work e-mail address: what stands behind its `@`.
     #[schema(min_length = 3, max_length = 253, pattern = "^[A-Za-z0-9-]+(\\.[A-Za-z0-9-]+)+$")]
     pub domain: String,
@@ -36,12 +39,13 @@ pub struct Input {
     pub redirect_to: String,
 }
 
-impl FromBody for Input {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        let domain = fields.required("domain", |field| field.parsed("invalid_domain", parse_domain));
-        let redirect_to = fields.optional("redirect_to", |field| field.parsed("invalid_path", parse_redirect));
+impl FromBody for SsoInput {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        let domain = fields.read_required("domain", |field| field.read_parsed("invalid_domain", parse_domain));
+        let redirect_to =
+            fields.read_optional("redirect_to", |field| field.read_parsed("invalid_path", parse_redirect));
         let redirect_to = redirect_to?.unwrap_or_else(|| DEFAULT_REDIRECT.to_owned());
-        Some(Input { domain: domain?, redirect_to })
+        Some(SsoInput { domain: domain?, redirect_to })
     }
 }
 
@@ -69,12 +73,12 @@ pub struct SignOnProvider {
 }
 
 /// 200, with the cookie that binds the sign-on to this browser.
-pub struct Answer {
+pub struct BeginSsoResponse {
     cookies: Vec<HeaderValue>,
     begun: SignOnBegun,
 }
 
-impl IntoResponse for Answer {
+impl IntoResponse for BeginSsoResponse {
     fn into_response(self) -> Response {
         let mut response = Ok200(self.begun).into_response();
         for cookie in self.cookies {
@@ -84,8 +88,8 @@ impl IntoResponse for Answer {
     }
 }
 
-impl IntoResponses for Answer {
-    fn responses() -> Documented {
+impl IntoResponses for BeginSsoResponse {
+    fn responses() -> ResponseDocs {
         let refusal = |(status, name): (&str, &str)| (status.to_owned(), RefOr::Ref(Ref::from_response_name(name)));
         let mut documented = Ok200::<SignOnBegun>::responses();
         documented.extend([("403", "Forbidden"), ("404", "NotFound")].map(refusal));
@@ -98,15 +102,15 @@ impl IntoResponses for Answer {
 /// Send the browser to `url`: the provider of the domain signs people in, and sends them back here. The answer sets a cookie
 /// that the same browser has to bring back within ten minutes: all of the sign-on is sealed in it, and nothing is stored. Needs no
 /// credential, and takes no `Idempotency-Key`. Charged to the address as `auth`; an unknown domain also as `auth_failures`.
-#[utoipa::path(post, path = PATH, tag = "Session", operation_id = "begin_sso", request_body = Input)]
-pub async fn begin(
-    State(app): State<Shared>,
-    Extension(context): Extension<Arc<Context>>,
+#[utoipa::path(post, path = PATH, tag = "Session", operation_id = "begin_sso", request_body = SsoInput)]
+pub async fn begin_sso(
+    State(app): State<SharedApp>,
+    Extension(context): Extension<Arc<RequestContext>>,
     method: Method,
     headers: HeaderMap,
-    query: Query<()>,
-    body: Json<Input>,
-) -> Result<Answer> {
+    query: QueryString<()>,
+    body: Json<SsoInput>,
+) -> Result<BeginSsoResponse> {
     check_csrf(&method, &headers, &app.settings.base_url)?;
     query.parse()?;
     if headers.contains_key("idempotency-key") {
@@ -114,14 +118,15 @@ pub async fn begin(
         return Err(Error::new(Code::InvalidHeader, detail));
     }
     let input = body.read().await?.value;
-    let asked = Asked { domain: &input.domain, redirect_to: &input.redirect_to, login_hint: None, headers: &headers };
-    let begun = flow::begin(&app, asked).await;
+    let asked =
+        SignOnRequest { domain: &input.domain, redirect_to: &input.redirect_to, login_hint: None, headers: &headers };
+    let begun = flow::begin_sign_on(&app, asked).await;
     if begun.as_ref().is_err_and(|error| error.code() == SSO_NOT_AVAILABLE) {
-        context.charge_address(&app, Policy::AuthFailures)?;
+        context.charge_address(&app, RatePolicy::AuthFailures)?;
     }
-    let Begun { url, cookies, provider_name, protocol, expires_at } = begun?;
+    let SignOnRedirect { url, cookies, provider_name, protocol, expires_at } = begun?;
     let cookies: Result<Vec<_>, _> = cookies.into_iter().map(HeaderValue::try_from).collect();
-    Ok(Answer {
+    Ok(BeginSsoResponse {
         cookies: cookies.map_err(Error::internal)?,
         begun: SignOnBegun { url, provider: SignOnProvider { name: provider_name, protocol }, expires_at },
     })

@@ -27,7 +27,7 @@ const CLAIM_CHARS_MAX: usize = 200;
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Percent-encodes a value of a query or form.
-pub fn encode(text: &str) -> String {
+pub fn encode_component(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 
@@ -123,8 +123,9 @@ pub fn parse_role_rule(text: &str) -> Result<RoleRule, String> {
 }
 
 /// The highest role that any rule gives, or else the default. It does not depend on the user's previous role.
-pub fn role_of(rules: &[RoleRule], default: Option<Role>, claims: &Map<String, Value>) -> Option<Role> {
-    let fits = |rule: &&RoleRule| find_claim(claims, &rule.claim).is_some_and(|claim| says(claim, &rule.value));
+pub fn role_from_claims(rules: &[RoleRule], default: Option<Role>, claims: &Map<String, Value>) -> Option<Role> {
+    let fits =
+        |rule: &&RoleRule| find_claim(claims, &rule.claim).is_some_and(|claim| claim_matches(claim, &rule.value));
     let given: Vec<Role> = rules.iter().filter(fits).map(|rule| rule.role).collect();
     // `Role::ALL` is ordered from the highest to the lowest.
     Role::ALL.into_iter().find(|role| given.contains(role)).or(default)
@@ -144,7 +145,7 @@ const SCOPE: &str = "openid email profile";
 
 /// The scope of a sign-on: the default, and the supported scopes named like the claims of role rules. A scope set by the
 /// operator replaces it, because a provider may list scopes that it does not grant to every client.
-pub fn scope(said: Option<&str>, rules: &[RoleRule], supported: &[String]) -> String {
+pub fn requested_scope(said: Option<&str>, rules: &[RoleRule], supported: &[String]) -> String {
     if let Some(said) = said {
         return said.to_owned();
     }
@@ -188,14 +189,14 @@ fn check_scope(scope: &str) -> Result<String> {
 }
 
 /// Whether a claim equals the value, or is a list that contains it.
-fn says(claim: &Value, value: &str) -> bool {
+fn claim_matches(claim: &Value, value: &str) -> bool {
     match claim {
-        Value::Array(items) => items.iter().any(|item| is_spelt(item, value)),
-        claim => is_spelt(claim, value),
+        Value::Array(items) => items.iter().any(|item| equals_text(item, value)),
+        claim => equals_text(claim, value),
     }
 }
 
-fn is_spelt(claim: &Value, value: &str) -> bool {
+fn equals_text(claim: &Value, value: &str) -> bool {
     match claim {
         Value::String(text) => text == value,
         Value::Bool(_) | Value::Number(_) => {
@@ -208,19 +209,19 @@ fn is_spelt(claim: &Value, value: &str) -> bool {
 
 /// Whether requests to a provider may go there: by https, or without TLS to an IP address that the operator has allowed. A
 /// host name is not enough, because it could resolve to any address, and the client secret is sent there.
-pub fn may_be_asked(target: &Target, allowed: &[IpNet]) -> bool {
+pub fn is_allowed_target(target: &Target, allowed: &[IpNet]) -> bool {
     let is_allowed = |address: IpAddr| allowed.iter().any(|network| network.contains(&address));
-    target.is_https() || address_of(target).is_some_and(is_allowed)
+    target.is_https() || host_address(target).is_some_and(is_allowed)
 }
 
 /// The IP address of a host that is an address literal or `localhost`.
-fn address_of(target: &Target) -> Option<IpAddr> {
+fn host_address(target: &Target) -> Option<IpAddr> {
     if target.host() == "localhost" { Some(Ipv4Addr::LOCALHOST.into()) } else { target.host().parse().ok() }
 }
 
 /// Whether the host is an IP address or `localhost`: only such targets can be allowed without TLS.
-pub fn is_address(target: &Target) -> bool {
-    address_of(target).is_some()
+pub fn is_address_target(target: &Target) -> bool {
+    host_address(target).is_some()
 }
 
 fn is_visible(text: &str, bytes_max: usize) -> bool {
@@ -414,7 +415,7 @@ mod tests {
     fn the_highest_role_that_fits_is_given() {
         let rules = ["groups=staff:technician", "realm_access.roles=root:admin", "a.b=1:admin", "level=3:technician"]
             .map(|text| parse_role_rule(text).unwrap());
-        let role = |claims: Value| role_of(&rules, Some(Role::Viewer), claims.as_object().unwrap()).unwrap();
+        let role = |claims: Value| role_from_claims(&rules, Some(Role::Viewer), claims.as_object().unwrap()).unwrap();
         assert_eq!(role(json!({})), Role::Viewer);
         assert_eq!(role(json!({"groups": ["x", "staff"]})), Role::Technician);
         assert_eq!(role(json!({"groups": "staff"})), Role::Technician);
@@ -431,7 +432,7 @@ mod tests {
     #[test]
     fn only_an_allowed_address_is_asked_without_tls() {
         let allowed = ["127.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()];
-        let may = |url: &str| may_be_asked(&Target::parse(url).unwrap(), &allowed);
+        let may = |url: &str| is_allowed_target(&Target::parse(url).unwrap(), &allowed);
         assert!(may("https://idp.acme.test/") && may("http://127.0.0.1:8080/realms/x") && may("http://[fd00::1]/"));
         assert!(may("http://localhost:8080/"), "this machine itself");
         assert!(!may("http://192.0.2.1/") && !may("http://idp.acme.test/") && !may("http://localhost.test/"));
@@ -439,7 +440,7 @@ mod tests {
 
     #[test]
     fn a_query_is_read_as_browsers_write_it() {
-        assert_eq!(encode("a b&c=ü~-._/"), "a%20b%26c%3D%C3%BC~-._%2F");
+        assert_eq!(encode_component("a b&c=ü~-._/"), "a%20b%26c%3D%C3%BC~-._%2F");
         let read = decode_query("code=a%2Bb+c&state=x&iss").unwrap();
         let pairs = [("code", "a+b c"), ("state", "x"), ("iss", "")];
         assert_eq!(read, pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));

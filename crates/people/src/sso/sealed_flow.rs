@@ -6,21 +6,21 @@
 use axum::http::HeaderMap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use kernel::auth::{cookie_sizes, cookies};
+use kernel::auth::{cookie_sizes, read_cookies};
 use kernel::base::{Error, Result, TenantId, Timestamp, TokenSeal, hmac_sha256, sha256};
-use kernel::http::{BaseUrl, Shared};
+use kernel::http::{BaseUrl, SharedApp};
 
-use super::store::Found;
+use super::store::ProviderConfig;
 use super::{FLOW_MS, ProviderId};
 use crate::cookie;
 
 const SEAL: TokenSeal = TokenSeal::new("sso flow");
 
 /// Tenant, provider, its version, the expiry, the secret, and the redirect target.
-type Sealed = (String, String, i64, i64, String, String);
+type SealedFlowFields = (String, String, i64, i64, String, String);
 
 /// A sign-on under way. Not `Debug`, because it has a secret.
-pub struct Flow {
+pub struct SignOnFlow {
     pub tenant: TenantId,
     pub provider: ProviderId,
     /// The provider's version when the sign-on began.
@@ -31,20 +31,20 @@ pub struct Flow {
     pub redirect_to: String,
 }
 
-impl Flow {
-    pub fn begin(app: &Shared, provider: &Found, redirect_to: String) -> Self {
-        Flow {
+impl SignOnFlow {
+    pub fn for_provider(app: &SharedApp, provider: &ProviderConfig, redirect_to: String) -> Self {
+        SignOnFlow {
             tenant: provider.tenant,
             provider: provider.id,
             version: provider.version,
-            expires_at: app.world.now().plus(FLOW_MS),
-            secret: BASE64.encode(app.world.chance.bytes::<32>()),
+            expires_at: app.env.now().plus_ms(FLOW_MS),
+            secret: BASE64.encode(app.env.random.secret_bytes::<32>()),
             redirect_to,
         }
     }
 
     /// The PKCE code verifier (RFC 7636): 43 characters, the required minimum.
-    pub fn verifier(&self) -> String {
+    pub fn code_verifier(&self) -> String {
         BASE64.encode(hmac_sha256(self.secret.as_bytes(), b"sso code verifier"))
     }
 
@@ -54,17 +54,17 @@ impl Flow {
 
     /// The `Set-Cookie` values: the cookie of this sign-on, and the removal of the oldest ones if there are too many. Not
     /// `Strict`, because the browser comes back from another site.
-    pub fn set_cookies(&self, app: &Shared, state: &str, headers: &HeaderMap) -> Result<Vec<String>> {
+    pub fn set_cookies(&self, app: &SharedApp, state: &str, headers: &HeaderMap) -> Result<Vec<String>> {
         let base_url = &app.settings.base_url;
-        let pair = format!("{}={}", cookie_name(base_url, state), self.seal(app, state)?);
-        let left = forget_left_cookies(base_url, headers, pair.len());
+        let pair = format!("{}={}", cookie_name(base_url, state), self.seal_with_state(app, state)?);
+        let left = expire_oldest_cookies(base_url, headers, pair.len());
         let (seconds, secure) = (FLOW_MS / 1_000, if base_url.is_https() { "; Secure" } else { "" });
         let own = format!("{pair}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
         Ok([own].into_iter().chain(left).collect())
     }
 
-    fn seal(&self, app: &Shared, state: &str) -> Result<String> {
-        let sealed: Sealed = (
+    fn seal_with_state(&self, app: &SharedApp, state: &str) -> Result<String> {
+        let sealed: SealedFlowFields = (
             self.tenant.to_string(),
             self.provider.to_string(),
             self.version,
@@ -73,17 +73,24 @@ impl Flow {
             self.redirect_to.clone(),
         );
         let value = serde_json::to_vec(&sealed).map_err(Error::internal)?;
-        SEAL.seal(&app.secrets, &app.world.chance, state, &value)
+        SEAL.seal_token(&app.secrets, &app.env.random, state, &value)
     }
 
     /// The sign-on of this `state`, from the browser's cookies. `None` without a cookie that was sealed here for it.
-    pub fn find(app: &Shared, state: &str, headers: &HeaderMap) -> Option<Self> {
-        let named = cookies(headers, &cookie_name(&app.settings.base_url, state));
-        let value = named.iter().find_map(|text| SEAL.open(&app.secrets, state, text))?;
-        let (tenant, provider, version, expires_at, secret, redirect_to): Sealed =
+    pub fn find_in_cookies(app: &SharedApp, state: &str, headers: &HeaderMap) -> Option<Self> {
+        let named = read_cookies(headers, &cookie_name(&app.settings.base_url, state));
+        let value = named.iter().find_map(|text| SEAL.open_token(&app.secrets, state, text))?;
+        let (tenant, provider, version, expires_at, secret, redirect_to): SealedFlowFields =
             serde_json::from_slice(&value).ok()?;
         let (tenant, provider) = (tenant.parse().ok()?, provider.parse().ok()?);
-        Some(Flow { tenant, provider, version, expires_at: Timestamp::from_millis(expires_at), secret, redirect_to })
+        Some(SignOnFlow {
+            tenant,
+            provider,
+            version,
+            expires_at: Timestamp::from_millis(expires_at),
+            secret,
+            redirect_to,
+        })
     }
 }
 
@@ -103,7 +110,7 @@ const COOKIES_BYTES_MAX: usize = 6 * 1024;
 
 /// Removes the oldest sign-on cookies beyond the limits of number and size. `begun_bytes` is the size of the new cookie,
 /// which always stays.
-fn forget_left_cookies(base_url: &BaseUrl, headers: &HeaderMap, begun_bytes: usize) -> Vec<String> {
+fn expire_oldest_cookies(base_url: &BaseUrl, headers: &HeaderMap, begun_bytes: usize) -> Vec<String> {
     // The oldest come first.
     let known = cookie_sizes(headers, cookie_prefix(base_url));
     let (mut count, mut bytes) = (1, begun_bytes);
@@ -112,5 +119,5 @@ fn forget_left_cookies(base_url: &BaseUrl, headers: &HeaderMap, begun_bytes: usi
         count <= COOKIES_MAX && bytes <= COOKIES_BYTES_MAX
     });
     let left = known.len() - kept.count();
-    known[..left].iter().map(|(name, _)| cookie::clearing(name, base_url.is_https())).collect()
+    known[..left].iter().map(|(name, _)| cookie::clear_cookie_header(name, base_url.is_https())).collect()
 }

@@ -2,17 +2,17 @@
 //! of sign-ons. Sign-ons under way are in browsers (`sealed_flow`).
 
 use kernel::args;
-use kernel::audit::{self, Changes, Entry};
-use kernel::auth::{ProviderSession, Role, Token, start_session};
-use kernel::base::seal::{Cell, Sealed, SealedColumn};
+use kernel::audit::{self, AuditChanges, NewAuditEntry};
+use kernel::auth::{ProviderSession, Role, SignInToken, start_session};
+use kernel::base::seal::{SealedCell, SealedColumn, SealedValue};
 use kernel::base::{Code, Error, OnDuplicate, Result, Secrets, TenantId, Timestamp};
 use kernel::store::{Db, FromRow, Row, Tx};
 use serde_json::{Value, json};
 
-use super::refusal::{Refusal, Trouble};
+use super::refusal::{RefusedSignOn, SignOnRefusal};
 use super::rules::check_provider;
 use super::{Domain, NewProvider, OIDC, PROVIDERS_MAX, Provider, ProviderId, RoleRule, TxtRecord};
-use crate::users::{SignOn, SignedOn, sign_on};
+use crate::users::{SignOn, SignOnOutcome, sign_on};
 
 kernel::columns! {
     /// Every column of a provider except the secret.
@@ -83,8 +83,8 @@ kernel::statements! {
 const CLIENT_SECRET: SealedColumn<Provider> = SealedColumn::new("sso_providers.client_secret");
 const SECRET_VERSION: i64 = 1;
 
-pub fn secret_cell(tenant: TenantId, id: ProviderId) -> Cell {
-    CLIENT_SECRET.cell(tenant, id, SECRET_VERSION)
+pub fn secret_cell(tenant: TenantId, id: ProviderId) -> SealedCell {
+    CLIENT_SECRET.cell_for(tenant, id, SECRET_VERSION)
 }
 
 impl FromRow for Provider {
@@ -115,7 +115,7 @@ impl FromRow for Provider {
 impl FromRow for Domain {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let (domain, proof): (String, String) = (row.get(0)?, row.get(3)?);
-        let txt = TxtRecord::of(&domain, &proof);
+        let txt = TxtRecord::for_domain(&domain, &proof);
         Ok(Domain { domain, provider_id: row.get(1)?, verified_at: row.get(2)?, txt })
     }
 }
@@ -148,17 +148,17 @@ pub fn rules_text(rules: &[RoleRule]) -> Result<String> {
 }
 
 /// Adds a provider. Each domain must be verified before it is used, except domains taken over from a disabled provider.
-pub async fn add(db: &Db, new: NewProvider, secrets: &Secrets) -> Result<Provider> {
+pub async fn add_provider(db: &Db, new: NewProvider, secrets: &Secrets) -> Result<Provider> {
     let (new, secrets) = (check_provider(new)?, secrets.clone());
     db.write(async move |tx| {
         let at = tx.tick().await?.at;
-        let count: i64 = tx.one(COUNT, args![]).await?;
+        let count: i64 = tx.get_one(COUNT, args![]).await?;
         if count >= PROVIDERS_MAX {
             return Err(Error::new(Code::LimitReached, format!("A tenant has at most {PROVIDERS_MAX} providers.")));
         }
-        let id = ProviderId::new(tx.world());
+        let id = ProviderId::new(tx.env());
         let tenant = tx.tenant_id().ok_or_else(|| Error::internal("a provider belongs to a tenant"))?;
-        let sealed = secret_cell(tenant, id).seal(&secrets, &tx.world().chance, new.client_secret.as_bytes())?;
+        let sealed = secret_cell(tenant, id).seal(&secrets, &tx.env().random, new.client_secret.as_bytes())?;
         let row = NewProviderColumns {
             id: id.into(),
             name: new.name.into(),
@@ -176,12 +176,12 @@ pub async fn add(db: &Db, new: NewProvider, secrets: &Secrets) -> Result<Provide
             created_at: at.into(),
             updated_at: at.into(),
         };
-        tx.later(INSERT, row.into_vec()).await?;
+        tx.enqueue(INSERT, row.into_vec()).await?;
         for domain in &new.domains {
-            claim(tx, id, domain, at).await?;
+            claim_domain(tx, id, domain, at).await?;
         }
-        audit::record(tx, Entry::new("sso.create", "sso_provider", id)).await?;
-        read(tx, id).await
+        audit::record_entry(tx, NewAuditEntry::new("sso.create", "sso_provider", id)).await?;
+        get_provider_in_tx(tx, id).await
     })
     .await
 }
@@ -190,9 +190,9 @@ pub async fn add(db: &Db, new: NewProvider, secrets: &Secrets) -> Result<Provide
 const PROOF_CHARS: usize = 32;
 
 /// Assigns a domain to a provider, unless it belongs to another enabled one.
-pub async fn claim(tx: &mut Tx, id: ProviderId, domain: &str, at: Timestamp) -> Result<()> {
+pub async fn claim_domain(tx: &mut Tx, id: ProviderId, domain: &str, at: Timestamp) -> Result<()> {
     let Some(old) = tx.find::<Domain>(FIND_DOMAIN, args![domain]).await? else {
-        let proof = tx.world().chance.base62(PROOF_CHARS);
+        let proof = tx.env().random.base62_text(PROOF_CHARS);
         return tx.exec(INSERT_DOMAIN, args![domain, id, proof, at]).await.map(drop);
     };
     if tx.find::<i64>(ENABLED_VERSION, args![old.provider_id]).await?.is_some() {
@@ -203,8 +203,8 @@ pub async fn claim(tx: &mut Tx, id: ProviderId, domain: &str, at: Timestamp) -> 
 }
 
 /// An unknown provider is "not found".
-pub async fn read(tx: &mut Tx, id: ProviderId) -> Result<Provider> {
-    let provider: Provider = tx.one(GET, args![id]).await?;
+pub async fn get_provider_in_tx(tx: &mut Tx, id: ProviderId) -> Result<Provider> {
+    let provider: Provider = tx.get_one(GET, args![id]).await?;
     Ok(Provider { domains: tx.list(LIST_DOMAINS, args![id, DOMAIN_ROWS]).await?, ..provider })
 }
 
@@ -212,7 +212,7 @@ pub async fn read(tx: &mut Tx, id: ProviderId) -> Result<Provider> {
 const DOMAIN_ROWS: i64 = 10_000;
 
 /// All providers of a tenant, oldest first.
-pub async fn list(db: &Db) -> Result<Vec<Provider>> {
+pub async fn list_providers(db: &Db) -> Result<Vec<Provider>> {
     let mut all: Vec<Provider> = db.list(LIST, args![PROVIDERS_MAX]).await?;
     for provider in &mut all {
         provider.domains = db.list(LIST_DOMAINS, args![provider.id, DOMAIN_ROWS]).await?;
@@ -221,15 +221,16 @@ pub async fn list(db: &Db) -> Result<Vec<Provider>> {
 }
 
 /// Disables a provider: new sign-ons are refused, sessions go on. An unknown provider is "not found".
-pub async fn disable(db: &Db, id: ProviderId) -> Result<Provider> {
+pub async fn disable_provider(db: &Db, id: ProviderId) -> Result<Provider> {
     db.write(async move |tx| {
         let at = tx.tick().await?.at;
         if tx.exec(DISABLE, args![id, at]).await? == 1 {
-            let mut changes = Changes::default();
-            changes.add("enabled", true, false);
-            audit::record(tx, Entry::new("sso.disable", "sso_provider", id).changes(changes)).await?;
+            let mut changes = AuditChanges::default();
+            changes.add_if_changed("enabled", true, false);
+            audit::record_entry(tx, NewAuditEntry::new("sso.disable", "sso_provider", id).with_changes(changes))
+                .await?;
         }
-        read(tx, id).await
+        get_provider_in_tx(tx, id).await
     })
     .await
 }
@@ -239,14 +240,14 @@ pub async fn release_domain(db: &Db, domain: &str) -> Result<Domain> {
     let name = domain.to_owned();
     db.write(async move |tx| {
         tx.tick().await?;
-        let known: Domain = tx.one(FIND_DOMAIN, args![name]).await?;
+        let known: Domain = tx.get_one(FIND_DOMAIN, args![name]).await?;
         if tx.exec(RELEASE_DOMAIN, args![name]).await? == 1 {
-            let mut changes = Changes::default();
-            changes.tell("verified_domain", &json!(name), &Value::Null);
-            let entry = Entry::new("sso.release_domain", "sso_provider", known.provider_id);
-            audit::record(tx, entry.changes(changes)).await?;
+            let mut changes = AuditChanges::default();
+            changes.add_described("verified_domain", &json!(name), &Value::Null);
+            let entry = NewAuditEntry::new("sso.release_domain", "sso_provider", known.provider_id);
+            audit::record_entry(tx, entry.with_changes(changes)).await?;
         }
-        tx.one(FIND_DOMAIN, args![name]).await
+        tx.get_one(FIND_DOMAIN, args![name]).await
     })
     .await
 }
@@ -274,13 +275,13 @@ pub async fn verify_domain(db: &Db, domain: &str) -> Result<Domain> {
         .write(async move |tx| {
             let at = tx.tick().await?.at;
             if tx.exec(VERIFY_DOMAIN, args![name, at]).await? == 1 {
-                let known: Domain = tx.one(FIND_DOMAIN, args![name]).await?;
-                let mut changes = Changes::default();
-                changes.tell("verified_domain", &Value::Null, &json!(name));
-                let entry = Entry::new("sso.verify_domain", "sso_provider", known.provider_id);
-                audit::record(tx, entry.changes(changes)).await?;
+                let known: Domain = tx.get_one(FIND_DOMAIN, args![name]).await?;
+                let mut changes = AuditChanges::default();
+                changes.add_described("verified_domain", &Value::Null, &json!(name));
+                let entry = NewAuditEntry::new("sso.verify_domain", "sso_provider", known.provider_id);
+                audit::record_entry(tx, entry.with_changes(changes)).await?;
             }
-            tx.one(FIND_DOMAIN, args![name]).await
+            tx.get_one(FIND_DOMAIN, args![name]).await
         })
         .await;
     verified.on_duplicate(|| {
@@ -290,7 +291,7 @@ pub async fn verify_domain(db: &Db, domain: &str) -> Result<Domain> {
 
 /// The configuration of an enabled provider, without the secret.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct ProviderConfig {
     pub tenant: TenantId,
     pub id: ProviderId,
     pub name: String,
@@ -303,10 +304,10 @@ pub struct Found {
     pub version: i64,
 }
 
-impl FromRow for Found {
+impl FromRow for ProviderConfig {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let role_map: String = row.get(7)?;
-        Ok(Found {
+        Ok(ProviderConfig {
             tenant: row.get(0)?,
             id: row.get(1)?,
             name: row.get(2)?,
@@ -321,7 +322,7 @@ impl FromRow for Found {
 }
 
 /// The provider of a domain. Unknown, unverified and disabled are all `None`, by the same single read.
-pub async fn find_by_domain(all: &Db, domain: &str) -> Result<Option<Found>> {
+pub async fn find_by_domain(all: &Db, domain: &str) -> Result<Option<ProviderConfig>> {
     all.find(FIND_BY_DOMAIN, args![domain]).await
 }
 
@@ -338,19 +339,19 @@ pub async fn claim_state(db: &Db, state_hash: [u8; 32], expires_at: Timestamp) -
 }
 
 /// A provider with everything that finishing a sign-on needs.
-pub struct Connection {
-    pub found: Found,
+pub struct ProviderConnection {
+    pub config: ProviderConfig,
     pub default_role: Option<Role>,
     pub trust_email: bool,
     pub sign_out_at_provider: bool,
-    sealed: Sealed,
+    sealed: SealedValue,
 }
 
-impl FromRow for Connection {
+impl FromRow for ProviderConnection {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let default_role: String = row.get(10)?;
-        Ok(Connection {
-            found: Found::from_row(row)?,
+        Ok(ProviderConnection {
+            config: ProviderConfig::from_row(row)?,
             sealed: row.get(9)?,
             default_role: stored_default_role(&default_role)?,
             trust_email: row.get(11)?,
@@ -359,32 +360,32 @@ impl FromRow for Connection {
     }
 }
 
-impl Connection {
+impl ProviderConnection {
     /// The client secret in plain text. It is sent to the provider and goes nowhere else.
     pub fn open_secret(&self, secrets: &Secrets) -> Result<String> {
-        let plain = secret_cell(self.found.tenant, self.found.id).open(secrets, &self.sealed)?;
+        let plain = secret_cell(self.config.tenant, self.config.id).open(secrets, &self.sealed)?;
         String::from_utf8(plain).map_err(Error::internal)
     }
 }
 
 /// `None` if the provider is disabled.
-pub async fn find_connection(db: &Db, id: ProviderId) -> Result<Option<Connection>> {
+pub async fn find_connection(db: &Db, id: ProviderId) -> Result<Option<ProviderConnection>> {
     db.find(CONNECT, args![id]).await
 }
 
 /// The provider for signing out; `None` if it is disabled or signing out ends here.
-pub async fn find_to_sign_out(db: &Db, id: ProviderId) -> Result<Option<Found>> {
+pub async fn find_sign_out_provider(db: &Db, id: ProviderId) -> Result<Option<ProviderConfig>> {
     db.find(FIND_TO_SIGN_OUT, args![id]).await
 }
 
 /// The outcome of the transaction that finishes a sign-on.
-pub enum Finished {
-    Welcome(Token),
-    Refused(Refusal),
+pub enum FinishedSignOn {
+    SignedIn(SignInToken),
+    Refused(SignOnRefusal),
 }
 
 /// A sign-on that the provider vouches for. Not `Debug`, because it has the ID token.
-pub struct Vouched {
+pub struct VouchedSignOn {
     pub who: SignOn,
     /// The domain of the e-mail address.
     pub domain: String,
@@ -395,55 +396,62 @@ pub struct Vouched {
 }
 
 /// Finishes a sign-on: user, session and audit entry commit together.
-pub async fn finish(db: &Db, vouched: Vouched, lifetime_ms: i64, secrets: &Secrets) -> Result<Finished> {
-    let (Vouched { who, domain, version, id_token }, secrets) = (vouched, secrets.clone());
+pub async fn finish_sign_on(
+    db: &Db,
+    vouched: VouchedSignOn,
+    lifetime_ms: i64,
+    secrets: &Secrets,
+) -> Result<FinishedSignOn> {
+    let (VouchedSignOn { who, domain, version, id_token }, secrets) = (vouched, secrets.clone());
     db.write(async move |tx| {
         tx.tick().await?;
         let provider = who.provider;
         match tx.find::<i64>(ENABLED_VERSION, args![provider]).await? {
-            None => return Ok(Finished::Refused(Refusal::ProviderDisabled)),
-            Some(now) if now != version => return Ok(Finished::Refused(Refusal::ProviderChanged)),
+            None => return Ok(FinishedSignOn::Refused(SignOnRefusal::ProviderDisabled)),
+            Some(now) if now != version => return Ok(FinishedSignOn::Refused(SignOnRefusal::ProviderChanged)),
             Some(_) => {}
         }
         match find_domain_provider(tx, &domain).await? {
-            None => return Ok(Finished::Refused(Refusal::ForeignDomain)),
-            Some(other) if other != provider => return Ok(Finished::Refused(Refusal::DomainOfOtherProvider)),
+            None => return Ok(FinishedSignOn::Refused(SignOnRefusal::ForeignDomain)),
+            Some(other) if other != provider => {
+                return Ok(FinishedSignOn::Refused(SignOnRefusal::DomainOfOtherProvider));
+            }
             Some(_) => {}
         }
         let (user, ignored_email) = match sign_on(tx, who).await? {
-            SignedOn::Welcome { user, ignored_email } => (user, ignored_email),
-            SignedOn::Disabled => return Ok(Finished::Refused(Refusal::UserDisabled)),
-            SignedOn::OtherIdentity => return Ok(Finished::Refused(Refusal::OtherIdentity)),
-            SignedOn::NoRole => return Ok(Finished::Refused(Refusal::NoRole)),
+            SignOnOutcome::SignedIn { user, ignored_email } => (user, ignored_email),
+            SignOnOutcome::Disabled => return Ok(FinishedSignOn::Refused(SignOnRefusal::UserDisabled)),
+            SignOnOutcome::OtherIdentity => return Ok(FinishedSignOn::Refused(SignOnRefusal::OtherIdentity)),
+            SignOnOutcome::NoRole => return Ok(FinishedSignOn::Refused(SignOnRefusal::NoRole)),
         };
-        let mut entry = Entry::new("sso.sign_in", "user", user.id);
+        let mut entry = NewAuditEntry::new("sso.sign_in", "user", user.id);
         if ignored_email.is_some() {
-            let mut changes = Changes::default();
-            changes.add("ignored_email", None, ignored_email);
-            entry = entry.changes(changes);
+            let mut changes = AuditChanges::default();
+            changes.add_if_changed("ignored_email", None, ignored_email);
+            entry = entry.with_changes(changes);
         }
-        audit::record(tx, entry).await?;
+        audit::record_entry(tx, entry).await?;
         let provider = provider.to_string();
         let id_token = id_token.as_deref().map(|token| (token, &secrets));
         let begun = ProviderSession { provider: &provider, id_token };
-        start_session(tx, user.id, lifetime_ms, &begun).await.map(Finished::Welcome)
+        start_session(tx, user.id, lifetime_ms, &begun).await.map(FinishedSignOn::SignedIn)
     })
     .await
 }
 
 /// Writes a refused sign-on to the tenant's audit trail: the reason, the person if the provider has named them, and how many
 /// refusals were left out before. Nothing of the request itself is written.
-pub async fn note_refusal(db: &Db, provider: ProviderId, trouble: &Trouble, left_out: u64) -> Result<()> {
-    let mut changes = Changes::default();
-    changes.add("reason", None, Some(trouble.refusal.as_str()));
+pub async fn record_refusal(db: &Db, provider: ProviderId, trouble: &RefusedSignOn, left_out: u64) -> Result<()> {
+    let mut changes = AuditChanges::default();
+    changes.add_if_changed("reason", None, Some(trouble.refusal.as_str()));
     if let Some(person) = &trouble.person {
-        changes.add("subject", None, Some(person.subject.as_str()));
-        changes.add("email", None, person.email.as_deref());
+        changes.add_if_changed("subject", None, Some(person.subject.as_str()));
+        changes.add_if_changed("email", None, person.email.as_deref());
     }
-    changes.add("left_out", None, (left_out > 0).then_some(left_out));
+    changes.add_if_changed("left_out", None, (left_out > 0).then_some(left_out));
     db.write(async move |tx| {
         tx.tick().await?;
-        audit::record(tx, Entry::new("sso.refused", "sso_provider", provider).changes(changes)).await
+        audit::record_entry(tx, NewAuditEntry::new("sso.refused", "sso_provider", provider).with_changes(changes)).await
     })
     .await
 }

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use feature_kit::{EventFamily, Feature};
 use kernel::audit::{FieldChange, changed_fields};
-use kernel::auth::{Rights, Role, Scopes, Standing};
+use kernel::auth::{CredentialRef, Rights, Role, Scopes};
 use kernel::auth::{Scope, USERS};
 use kernel::base::{Error, Result, Timestamp, UserId, is_email};
 use kernel::events::EventKind;
@@ -29,10 +29,10 @@ use utoipa::ToSchema;
 use crate::sso::ProviderId;
 
 pub use operator::{
-    NewUser, UserChange, create_first_admin, create_user, delete_user, find_user, list_users, unlink_user, update_user,
+    NewUser, UserUpdate, create_first_admin, create_user, delete_user, find_user, list_users, unlink_user, update_user,
 };
-pub use sign_on::store::{SignOn, SignedOn, sign_on};
-pub use store::bring_back;
+pub use sign_on::store::{SignOn, SignOnOutcome, sign_on};
+pub use store::clamp_future_timestamps;
 
 pub const FEATURE: Feature = Feature {
     name: "users",
@@ -54,7 +54,7 @@ pub const USER_DISABLED: EventKind<User> =
 kernel::words! {
     /// Whether somebody can sign in.
     #[schema(as = UserStatus)]
-    pub enum Status { Active "active", Disabled "disabled" }
+    pub enum UserStatus { Active "active", Disabled "disabled" }
 }
 
 /// Somebody who can sign in, or could.
@@ -72,13 +72,13 @@ pub struct User {
     pub email: String,
     pub name: String,
     pub role: Role,
-    pub status: Status,
+    pub status: UserStatus,
     /// Whether they may read the figures of all tenants; only the operator at the command line says so.
     pub platform_operator: bool,
     #[schema(value_type = Option<String>, format = DateTime, required)]
     pub last_signed_in_at: Option<Timestamp>,
     /// Who they are where they sign in; none until they have signed on.
-    pub identities: Vec<Identity>,
+    pub identities: Vec<ProviderIdentity>,
     pub version: i64,
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -95,7 +95,7 @@ impl Record for User {
 /// Who somebody is at a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = UserIdentity)]
-pub struct Identity {
+pub struct ProviderIdentity {
     /// The provider's id.
     #[schema(value_type = String)]
     pub provider: ProviderId,
@@ -107,7 +107,7 @@ pub struct Identity {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[schema(as = UserChanges)]
 #[serde(transparent)]
-pub struct Changes(pub BTreeMap<String, FieldChange>);
+pub struct UserChanges(pub BTreeMap<String, FieldChange>);
 
 /// A user with what has just changed of them.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -120,17 +120,17 @@ pub struct Changes(pub BTreeMap<String, FieldChange>);
 pub struct UpdatedUser {
     #[serde(flatten)]
     pub user: User,
-    pub changes: Changes,
+    pub changes: UserChanges,
 }
 
 impl User {
     /// The scopes of the user's sessions.
-    pub fn scopes(&self) -> Scopes {
-        self.role.scopes(self.platform_operator)
+    pub fn granted_scopes(&self) -> Scopes {
+        self.role.granted_scopes(self.platform_operator)
     }
 
     fn is_active_admin(&self) -> bool {
-        self.role == Role::Admin && self.status == Status::Active
+        self.role == Role::Admin && self.status == UserStatus::Active
     }
 }
 
@@ -156,31 +156,31 @@ fn has_own_small_form(c: char) -> bool {
 const NAME_CHARS_MAX: usize = 200;
 
 /// The local part of an address, as the name of a user who has given none.
-pub fn name_of(email: &str) -> String {
+pub fn name_from_email(email: &str) -> String {
     email.split('@').next().unwrap_or_default().chars().take(NAME_CHARS_MAX).collect()
 }
 
 /// A caller cannot give a role with scopes that the caller does not hold.
 pub fn check_grant(rights: &Rights, role: Role) -> Result<()> {
-    rights.require_all(&role.scopes(false), "Giving this role")
+    rights.require_all(&role.granted_scopes(false), "Giving this role")
 }
 
 /// A caller cannot change a user with scopes that the caller does not hold. This includes the address, which is a way to
 /// sign in.
 pub fn check_reach(rights: &Rights, user: &User) -> Result<()> {
-    rights.require_all(&user.scopes(), "Changing this user")
+    rights.require_all(&user.granted_scopes(), "Changing this user")
 }
 
 /// Users cannot disable or demote themselves: it would be a mistake.
 pub fn check_self(rights: &Rights, old: &User, new: &User) -> Result<()> {
-    let is_self = matches!(rights.standing, Some(Standing::Person { user, .. }) if user == old.id);
+    let is_self = matches!(rights.credential, Some(CredentialRef::Session { user, .. }) if user == old.id);
     if !is_self {
         return Ok(());
     }
     if old.status != new.status {
         return Err(Error::conflict("Nobody disables themselves. Let another admin do it."));
     }
-    if new.role.scopes(false).missing_of(&old.role.scopes(false)).is_some() {
+    if new.role.granted_scopes(false).find_missing(&old.role.granted_scopes(false)).is_some() {
         return Err(Error::conflict("Nobody takes rights from themselves. Let another admin do it."));
     }
     Ok(())
@@ -200,11 +200,11 @@ pub fn check_admin_left(old: &User, new: &User, has_other: bool) -> Result<()> {
 }
 
 /// Fields that change with every write or by themselves, and are not reported as changes.
-const OBSERVED: [&str; 3] = ["version", "updated_at", "last_signed_in_at"];
+const UNREPORTED_FIELDS: [&str; 3] = ["version", "updated_at", "last_signed_in_at"];
 
 /// The fields in which two states of a user differ.
-pub fn changes(old: &User, new: &User) -> Result<Changes> {
-    changed_fields(old, new, &OBSERVED).map(Changes)
+pub fn diff_users(old: &User, new: &User) -> Result<UserChanges> {
+    changed_fields(old, new, &UNREPORTED_FIELDS).map(UserChanges)
 }
 
 #[cfg(test)]

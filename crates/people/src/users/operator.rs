@@ -1,12 +1,12 @@
 //! Users as the operator manages them at the command line, with all rights and by the same rules: a tenant keeps one active
 //! admin. Only here can a user become a platform operator.
 
-use kernel::auth::{Role, Tenant, first_tenant, insert_tenant, operate};
+use kernel::auth::{Role, Tenant, insert_tenant, open_as_operator, plan_first_tenant};
 use kernel::base::{Error, Label, Result, UserId};
 use kernel::store::Store;
 
-use super::store::{self, Draft};
-use super::{Status, User, fold_email, name_of};
+use super::store::{self, UserDraft};
+use super::{User, UserStatus, fold_email, name_from_email};
 use crate::sso::ProviderId;
 
 /// The operator's description of a new user.
@@ -21,26 +21,26 @@ pub struct NewUser {
 
 /// The operator's changes to a user; `None` stays.
 #[derive(Clone, Debug, Default)]
-pub struct UserChange {
+pub struct UserUpdate {
     pub name: Option<String>,
     pub role: Option<Role>,
     pub platform_operator: Option<bool>,
-    pub status: Option<Status>,
+    pub status: Option<UserStatus>,
 }
 
 /// Rows of one read when the command line lists all users.
 const LIST_ROWS: i64 = 500;
 
 pub async fn create_user(store: &Store, tenant: &Tenant, new: NewUser) -> Result<User> {
-    let draft = draft(new)?;
-    operate(store, tenant).write(async move |tx| store::insert(tx, draft).await).await
+    let draft = draft_user(new)?;
+    open_as_operator(store, tenant).write(async move |tx| store::insert_user(tx, draft).await).await
 }
 
-fn draft(new: NewUser) -> Result<Draft> {
+fn draft_user(new: NewUser) -> Result<UserDraft> {
     let NewUser { email, name, role, platform_operator } = new;
     let email = fold_email(&email).map_err(|detail| Error::invalid("/email", "invalid_email", detail))?;
-    let name = name.map(|name| parse_name(&name)).transpose()?.unwrap_or_else(|| name_of(&email));
-    Ok(Draft { email, name, role, status: Status::Active, platform_operator, identity: None })
+    let name = name.map(|name| parse_name(&name)).transpose()?.unwrap_or_else(|| name_from_email(&email));
+    Ok(UserDraft { email, name, role, status: UserStatus::Active, platform_operator, identity: None })
 }
 
 fn parse_name(name: &str) -> Result<String> {
@@ -50,12 +50,12 @@ fn parse_name(name: &str) -> Result<String> {
 
 /// In force at once, because a session's rights are read with the session. Unchanged fields keep their current values, not
 /// those the caller has seen.
-pub async fn update_user(store: &Store, tenant: &Tenant, id: UserId, change: UserChange) -> Result<User> {
+pub async fn update_user(store: &Store, tenant: &Tenant, id: UserId, change: UserUpdate) -> Result<User> {
     let name = change.name.as_deref().map(parse_name).transpose()?;
-    operate(store, tenant)
+    open_as_operator(store, tenant)
         .write(async move |tx| {
             tx.tick().await?;
-            let old = store::read(tx, id).await?;
+            let old = store::get_user_in_tx(tx, id).await?;
             let new = User {
                 name: name.unwrap_or_else(|| old.name.clone()),
                 role: change.role.unwrap_or(old.role),
@@ -63,14 +63,14 @@ pub async fn update_user(store: &Store, tenant: &Tenant, id: UserId, change: Use
                 status: change.status.unwrap_or(old.status),
                 ..old.clone()
             };
-            store::change(tx, &old, new).await
+            store::change_user(tx, &old, new).await
         })
         .await
 }
 
 /// Disables the user and ends their sessions. Keys they made belong to the tenant and stay.
 pub async fn delete_user(store: &Store, tenant: &Tenant, user: &User) -> Result<()> {
-    let change = UserChange { status: Some(Status::Disabled), ..UserChange::default() };
+    let change = UserUpdate { status: Some(UserStatus::Disabled), ..UserUpdate::default() };
     update_user(store, tenant, user.id, change).await.map(drop)
 }
 
@@ -82,10 +82,10 @@ pub async fn unlink_user(
     id: UserId,
     provider: Option<ProviderId>,
 ) -> Result<Option<User>> {
-    operate(store, tenant)
+    open_as_operator(store, tenant)
         .write(async move |tx| {
             tx.tick().await?;
-            store::unlink(tx, id, provider).await
+            store::unlink_identities(tx, id, provider).await
         })
         .await
 }
@@ -94,11 +94,11 @@ pub async fn unlink_user(
 pub async fn find_user(store: &Store, tenant: &Tenant, email: &str) -> Result<Option<User>> {
     // A stored address may be one that today's rules refuse.
     let email = fold_email(email).unwrap_or_else(|_| email.trim().to_owned());
-    store::find_by_email(&operate(store, tenant), &email).await
+    store::find_by_email(&open_as_operator(store, tenant), &email).await
 }
 
 pub async fn list_users(store: &Store, tenant: &Tenant) -> Result<Vec<User>> {
-    let db = operate(store, tenant);
+    let db = open_as_operator(store, tenant);
     let mut all: Vec<User> = Vec::new();
     loop {
         let after = all.last().map(|user| user.email.clone()).unwrap_or_default();
@@ -112,12 +112,12 @@ pub async fn list_users(store: &Store, tenant: &Tenant) -> Result<Vec<User>> {
 
 /// Creates the first tenant and its admin in an empty store. `None` if there is a tenant, or another node was first.
 pub async fn create_first_admin(store: &Store) -> Result<Option<(Tenant, User)>> {
-    let Some((tenant, db)) = first_tenant(store).await? else { return Ok(None) };
-    let admin = Draft {
+    let Some((tenant, db)) = plan_first_tenant(store).await? else { return Ok(None) };
+    let admin = UserDraft {
         email: "admin@localhost".to_owned(),
         name: "Admin".to_owned(),
         role: Role::Admin,
-        status: Status::Active,
+        status: UserStatus::Active,
         platform_operator: true,
         identity: None,
     };
@@ -125,7 +125,7 @@ pub async fn create_first_admin(store: &Store) -> Result<Option<(Tenant, User)>>
     let made = db
         .write(async move |tx| {
             insert_tenant(tx, &tenant).await?;
-            store::insert(tx, admin).await
+            store::insert_user(tx, admin).await
         })
         .await;
     match made {

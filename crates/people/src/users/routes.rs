@@ -3,30 +3,32 @@
 use kernel::auth::Scope;
 use kernel::base::{Result, UserId};
 use kernel::http::{
-    Access, Api, Created, FromParams, Idempotency, IfMatch, Json, LIST_MAX, NoContent, Once, One, OneOrPage, Page,
-    PageRequest, Param, Params, Policy, Query, Rules, Versioned,
+    Access, Api, Created, FromParams, Idempotency, IdempotentReply, IfMatch, Json, LIST_MAX, ListPage, NoContent,
+    OneOrPage, PageRequest, Params, QueryParam, QueryString, RatePolicy, RecordQuery, Rules, Versioned,
 };
 use kernel::operations;
 use kernel::rules;
 
 use super::find::Filter;
-use super::input::Input;
+use super::input::UserInput;
 use super::{User, find, fold_email, store};
 use feature_kit::{Q_CHARS_MAX, parse_q};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
-    api.tenant(operations!(list, create, replace, disable)).schema::<Page<super::User>>().schema::<super::UpdatedUser>()
+    api.add_tenant_routes(operations!(list_users, create_user, replace_user, disable_user))
+        .add_schema::<ListPage<super::User>>()
+        .add_schema::<super::UpdatedUser>()
 }
 
 const PATH: &str = "/api/admin/users";
 
 /// The fault point after a write is authorized and before it begins: tests of races hold all racing requests here.
-const ASKED: &str = "users.write.asked";
+const WRITE_FAULT_POINT: &str = "users.write.asked";
 
 rules! {
-    Reading = Rules::new(Policy::Read, &[Scope::UsersRead]);
-    Writing = Rules::new(Policy::Write, &[Scope::UsersWrite]);
+    Reading = Rules::new(RatePolicy::Read, &[Scope::UsersRead]);
+    Writing = Rules::new(RatePolicy::Write, &[Scope::UsersWrite]);
 }
 
 pub struct ListQuery {
@@ -37,9 +39,9 @@ pub struct ListQuery {
 
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
-        let any = |name, about| Param::new(name, about).items_max(LIST_MAX);
+        let any = |name, about| QueryParam::new(name, about).with_items_max(LIST_MAX);
         let one = "One user, disabled or not. Cannot be combined with the other parameters.";
-        let email = Param::new("email", "With this e-mail address, in any case.").length(3, 254);
+        let email = QueryParam::new("email", "With this e-mail address, in any case.").with_length(3, 254);
         let role = any("role", "With any of these roles, as a comma list.");
         let status = any("status", "Any of these, as a comma list. Without it: all, disabled or not.");
         let q = "At most 10 words, each the beginning of a word of the name or the e-mail address.";
@@ -51,10 +53,12 @@ impl FromParams for ListQuery {
                 email: params.take_parsed(email, fold_email)?,
                 role: params.take_words(role)?,
                 status: params.take_words(status)?,
-                words: params.take_parsed(Param::new("q", q).length(1, Q_CHARS_MAX), parse_q)?.unwrap_or_default(),
-                updated_since: params.take_time(Param::new("updated_since", updated))?,
+                words: params
+                    .take_parsed(QueryParam::new("q", q).with_length(1, Q_CHARS_MAX), parse_q)?
+                    .unwrap_or_default(),
+                updated_since: params.take_time(QueryParam::new("updated_since", updated))?,
             },
-            page: PageRequest::take(params)?,
+            page: PageRequest::take_page(params)?,
         })
     }
 }
@@ -64,17 +68,17 @@ impl FromParams for ListQuery {
 /// Newest first, the disabled among them. Filters narrow each other down; a page may hold fewer users than `limit`, and even
 /// none, when what is wanted is rare: go by `has_more`.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_users", params(Query<ListQuery>)
+    get, path = PATH, tag = "Control plane", operation_id = "list_users", params(QueryString<ListQuery>)
 )]
-pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<OneOrPage<User>> {
+pub async fn list_users(caller: Access<Reading>, query: QueryString<ListQuery>) -> Result<OneOrPage<User>> {
     let db = caller.db();
     let ListQuery { id, filter, page } = query.parse()?;
     if let Some(id) = id {
-        return store::get(&db, id).await.map(OneOrPage::One);
+        return store::get_user(&db, id).await.map(OneOrPage::One);
     }
-    let after = page.after(&caller, PATH)?;
-    let (users, next) = find::store::list(&db, &filter, after, page.limit).await?;
-    page.page_before(&caller, PATH, users, next).map(OneOrPage::Page)
+    let after = page.cursor_key(&caller, PATH)?;
+    let (users, next) = find::store::list_users(&db, &filter, after, page.limit).await?;
+    page.build_cut_page(&caller, PATH, users, next).map(OneOrPage::Page)
 }
 
 /// Create a user
@@ -82,24 +86,24 @@ pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<On
 /// They sign in with a link that the operator makes, or where their domain signs on. Nobody gives a role that holds scopes they
 /// do not hold themselves.
 #[utoipa::path(
-    post, path = PATH, tag = "Control plane", operation_id = "create_user", request_body = Input
+    post, path = PATH, tag = "Control plane", operation_id = "create_user", request_body = UserInput
 )]
-pub async fn create(
+pub async fn create_user(
     caller: Access<Writing>,
     idempotency: Idempotency,
-    query: Query<()>,
-    body: Json<Input>,
-) -> Result<Once<Created<User>>> {
+    query: QueryString<()>,
+    body: Json<UserInput>,
+) -> Result<IdempotentReply<Created<User>>> {
     let db = caller.db();
     query.parse()?;
     let body = body.read().await?;
     let (grant, input) = (caller.grant(), body.value);
-    db.world().faults.pass(ASKED).await?;
+    db.env().faults.check_outside_tx(WRITE_FAULT_POINT).await?;
     idempotency
-        .once(&caller, &db, body.digest, async move |tx| {
+        .run_once(&caller, &db, body.digest, async move |tx| {
             let rights = grant.confirm(tx).await?;
-            let made = store::create(tx, &rights, input).await?;
-            Ok(Created::at(PATH, made.id, made))
+            let made = store::create_user_with_rights(tx, &rights, input).await?;
+            Ok(Created::in_collection(PATH, made.id, made))
         })
         .await
 }
@@ -109,28 +113,28 @@ pub async fn create(
 /// In force at once, also in open sessions. Without `status` it stays; `disabled` ends all sessions, as DELETE does. Nobody
 /// changes a user who holds scopes they do not hold, nor disables or demotes themselves, and a tenant keeps one active admin.
 #[utoipa::path(
-    put, path = PATH, tag = "Control plane", operation_id = "replace_user", params(Query<One<UserId>>), request_body = Input
+    put, path = PATH, tag = "Control plane", operation_id = "replace_user", params(QueryString<RecordQuery<UserId>>), request_body = UserInput
 )]
-pub async fn replace(
+pub async fn replace_user(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<One<UserId>>,
-    body: Json<Input>,
+    query: QueryString<RecordQuery<UserId>>,
+    body: Json<UserInput>,
 ) -> Result<Versioned<User>> {
     let db = caller.db();
     let id = query.parse()?.id;
     let input = body.read().await?.value;
-    idempotency.check()?;
+    idempotency.check_key()?;
     let grant = caller.grant();
-    db.world().faults.pass(ASKED).await?;
+    db.env().faults.check_outside_tx(WRITE_FAULT_POINT).await?;
     let changed = db
         .write(async move |tx| {
             let rights = grant.confirm(tx).await?;
-            store::replace(tx, &rights, id, &if_match, input).await
+            store::replace_user(tx, &rights, id, &if_match, input).await
         })
         .await?;
-    caller.app().credentials.forget(caller.tenant_id());
+    caller.app().credentials.invalidate_tenant(caller.tenant_id());
     Ok(Versioned(changed))
 }
 
@@ -139,24 +143,24 @@ pub async fn replace(
 /// All their sessions end, at once on this node and within a second on every other. Keys they made go on, tickets keep their
 /// name, and the address stays taken. The record stays readable, and PUT can enable it again.
 #[utoipa::path(
-    delete, path = PATH, tag = "Control plane", operation_id = "disable_user", params(Query<One<UserId>>)
+    delete, path = PATH, tag = "Control plane", operation_id = "disable_user", params(QueryString<RecordQuery<UserId>>)
 )]
-pub async fn disable(
+pub async fn disable_user(
     caller: Access<Writing>,
     if_match: IfMatch,
     idempotency: Idempotency,
-    query: Query<One<UserId>>,
+    query: QueryString<RecordQuery<UserId>>,
 ) -> Result<NoContent> {
     let db = caller.db();
     let id = query.parse()?.id;
-    idempotency.check()?;
+    idempotency.check_key()?;
     let grant = caller.grant();
-    db.world().faults.pass(ASKED).await?;
+    db.env().faults.check_outside_tx(WRITE_FAULT_POINT).await?;
     db.write(async move |tx| {
         let rights = grant.confirm(tx).await?;
-        store::disable(tx, &rights, id, &if_match).await
+        store::disable_user(tx, &rights, id, &if_match).await
     })
     .await?;
-    caller.app().credentials.forget(caller.tenant_id());
+    caller.app().credentials.invalidate_tenant(caller.tenant_id());
     Ok(NoContent)
 }

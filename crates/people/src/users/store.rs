@@ -4,17 +4,17 @@
 use std::collections::HashMap;
 
 use kernel::args;
-use kernel::audit::{self, Entry};
+use kernel::audit::{self, NewAuditEntry};
 use kernel::auth::{Rights, Role, end_sign_ins};
 use kernel::base::{Error, Result, Timestamp, UserId, Word};
 use kernel::events;
 use kernel::http::IfMatch;
-use kernel::store::{Db, Direction, FromRow, Row, STEP_ROWS, Select, Tick, Tx, Value};
+use kernel::store::{Db, FromRow, Row, STEP_ROWS, Select, SortDirection, Tick, Tx, Value};
 
-use super::input::Input;
+use super::input::UserInput;
 use super::{
-    Changes, Identity, Status, USER_CREATED, USER_DISABLED, USER_UPDATED, UpdatedUser, User, changes, check_admin_left,
-    check_grant, check_reach, check_self, loses_admin,
+    ProviderIdentity, USER_CREATED, USER_DISABLED, USER_UPDATED, UpdatedUser, User, UserChanges, UserStatus,
+    check_admin_left, check_grant, check_reach, check_self, diff_users, loses_admin,
 };
 use crate::sso::ProviderId;
 
@@ -61,8 +61,8 @@ impl FromRow for StoredUser {
             id: row.get(AT.id)?,
             email: row.get(AT.email)?,
             name: row.get(AT.name)?,
-            role: <Role as Word>::stored(&row.get::<String>(AT.role)?)?,
-            status: Status::stored(&row.get::<String>(AT.status)?)?,
+            role: <Role as Word>::from_stored(&row.get::<String>(AT.role)?)?,
+            status: UserStatus::from_stored(&row.get::<String>(AT.status)?)?,
             platform_operator: row.get(AT.platform_operator)?,
             last_signed_in_at: row.get(AT.last_signed_in_at)?,
             identities: Vec::new(),
@@ -74,7 +74,7 @@ impl FromRow for StoredUser {
     }
 }
 
-fn values(user: &User, sequence: i64) -> Vec<Value> {
+fn to_row_values(user: &User, sequence: i64) -> Vec<Value> {
     let row = UserColumns {
         id: user.id.into(),
         email: user.email.as_str().into(),
@@ -95,15 +95,15 @@ fn values(user: &User, sequence: i64) -> Vec<Value> {
 type IdentityRow = (UserId, ProviderId, String);
 
 /// One statement for the identities of all these users.
-fn identities_of(ids: &[UserId]) -> Select {
-    let select = Select::new(IDENTITIES).along("user_identities_by_user").any("user_id", ids.iter().copied());
-    select.order(&["user_id", "provider_id", "subject"], Direction::Ascending).limit(IDENTITIES_MAX * ids.len())
+fn identities_select(ids: &[UserId]) -> Select {
+    let select = Select::new(IDENTITIES).use_index("user_identities_by_user").where_in("user_id", ids.iter().copied());
+    select.order_by(&["user_id", "provider_id", "subject"], SortDirection::Ascending).limit(IDENTITIES_MAX * ids.len())
 }
 
-fn put_identities(users: &mut [User], rows: Vec<IdentityRow>) {
-    let mut of: HashMap<UserId, Vec<Identity>> = HashMap::new();
+fn attach_identities(users: &mut [User], rows: Vec<IdentityRow>) {
+    let mut of: HashMap<UserId, Vec<ProviderIdentity>> = HashMap::new();
     for (user, provider, subject) in rows {
-        of.entry(user).or_default().push(Identity { provider, subject });
+        of.entry(user).or_default().push(ProviderIdentity { provider, subject });
     }
     for user in users {
         user.identities = of.remove(&user.id).unwrap_or_default();
@@ -111,72 +111,72 @@ fn put_identities(users: &mut [User], rows: Vec<IdentityRow>) {
 }
 
 /// These users with their identities.
-pub async fn complete(db: &Db, found: Vec<StoredUser>) -> Result<Vec<User>> {
+pub async fn with_identities(db: &Db, found: Vec<StoredUser>) -> Result<Vec<User>> {
     let mut users: Vec<User> = found.into_iter().map(|stored| stored.user).collect();
     let ids: Vec<UserId> = users.iter().map(|user| user.id).collect();
     if !ids.is_empty() {
-        put_identities(&mut users, db.select(&identities_of(&ids)).await?);
+        attach_identities(&mut users, db.select(&identities_select(&ids)).await?);
     }
     Ok(users)
 }
 
-pub async fn get(db: &Db, id: UserId) -> Result<User> {
+pub async fn get_user(db: &Db, id: UserId) -> Result<User> {
     let found: Option<StoredUser> = db.find(GET, args![id]).await?;
-    complete(db, found.into_iter().collect()).await?.pop().ok_or_else(Error::not_found)
+    with_identities(db, found.into_iter().collect()).await?.pop().ok_or_else(Error::not_found)
 }
 
 /// `email` is folded.
 pub async fn find_by_email(db: &Db, email: &str) -> Result<Option<User>> {
     let found: Option<StoredUser> = db.find(FIND_BY_EMAIL, args![email]).await?;
-    Ok(complete(db, found.into_iter().collect()).await?.pop())
+    Ok(with_identities(db, found.into_iter().collect()).await?.pop())
 }
 
 /// Users in the order of their addresses, after one of them.
 pub async fn list_by_email(db: &Db, after: &str, rows: i64) -> Result<Vec<User>> {
     let found: Vec<StoredUser> = db.list(LIST_BY_EMAIL, args![after, rows]).await?;
-    complete(db, found).await
+    with_identities(db, found).await
 }
 
-async fn completed(tx: &mut Tx, found: Option<StoredUser>) -> Result<Option<User>> {
+async fn with_identities_in_tx(tx: &mut Tx, found: Option<StoredUser>) -> Result<Option<User>> {
     let Some(StoredUser { user, .. }) = found else { return Ok(None) };
     let mut users = [user];
-    let rows: Vec<IdentityRow> = tx.select(&identities_of(&[users[0].id])).await?;
-    put_identities(&mut users, rows);
+    let rows: Vec<IdentityRow> = tx.select(&identities_select(&[users[0].id])).await?;
+    attach_identities(&mut users, rows);
     let [user] = users;
     Ok(Some(user))
 }
 
 /// The user; 404 if there is none.
-pub async fn read(tx: &mut Tx, id: UserId) -> Result<User> {
+pub async fn get_user_in_tx(tx: &mut Tx, id: UserId) -> Result<User> {
     let found = tx.find(GET, args![id]).await?;
-    completed(tx, found).await?.ok_or_else(Error::not_found)
+    with_identities_in_tx(tx, found).await?.ok_or_else(Error::not_found)
 }
 
 /// The user with a folded address.
-pub async fn read_by_email(tx: &mut Tx, email: &str) -> Result<Option<User>> {
+pub async fn find_user_by_email_in_tx(tx: &mut Tx, email: &str) -> Result<Option<User>> {
     let found = tx.find(FIND_BY_EMAIL, args![email]).await?;
-    completed(tx, found).await
+    with_identities_in_tx(tx, found).await
 }
 
 /// A user to be created.
-pub struct Draft {
+pub struct UserDraft {
     /// The folded address.
     pub email: String,
     pub name: String,
     pub role: Role,
-    pub status: Status,
+    pub status: UserStatus,
     pub platform_operator: bool,
     /// The identity of a user who is created by signing on.
-    pub identity: Option<Identity>,
+    pub identity: Option<ProviderIdentity>,
 }
 
 /// Creates a user. The caller has checked the rights.
-pub async fn insert(tx: &mut Tx, draft: Draft) -> Result<User> {
+pub async fn insert_user(tx: &mut Tx, draft: UserDraft) -> Result<User> {
     let Tick { at, sequence } = tx.tick().await?;
-    check_email(tx, &draft.email).await?;
-    let now = tx.world().now();
+    check_email_is_free(tx, &draft.email).await?;
+    let now = tx.env().now();
     let user = User {
-        id: UserId::new_numbered(tx.world(), at, sequence),
+        id: UserId::new_numbered(tx.env(), at, sequence),
         email: draft.email,
         name: draft.name,
         role: draft.role,
@@ -188,24 +188,24 @@ pub async fn insert(tx: &mut Tx, draft: Draft) -> Result<User> {
         created_at: at,
         updated_at: at,
     };
-    tx.later(INSERT, values(&user, sequence)).await?;
+    tx.enqueue(INSERT, to_row_values(&user, sequence)).await?;
     for identity in &user.identities {
         insert_identity(tx, user.id, identity).await?;
     }
-    tx.changed("user", user.id).await?;
-    audit::record(tx, Entry::new("user.create", "user", user.id)).await?;
+    tx.record_change("user", user.id).await?;
+    audit::record_entry(tx, NewAuditEntry::new("user.create", "user", user.id)).await?;
     events::publish(tx, &USER_CREATED, user.id, &user).await?;
     Ok(user)
 }
 
-pub async fn insert_identity(tx: &mut Tx, user: UserId, identity: &Identity) -> Result<()> {
+pub async fn insert_identity(tx: &mut Tx, user: UserId, identity: &ProviderIdentity) -> Result<()> {
     let at = tx.tick().await?.at;
     let row = vec![identity.provider.into(), identity.subject.as_str().into(), user.into(), at.into()];
-    tx.later(INSERT_IDENTITY, row).await
+    tx.enqueue(INSERT_IDENTITY, row).await
 }
 
 /// The unique index enforces this too; the check gives the answer its detail.
-async fn check_email(tx: &mut Tx, email: &str) -> Result<()> {
+async fn check_email_is_free(tx: &mut Tx, email: &str) -> Result<()> {
     match tx.find::<StoredUser>(FIND_BY_EMAIL, args![email]).await? {
         None => Ok(()),
         Some(_) => Err(Error::conflict(format!("A user with the e-mail {email:?} exists already in this tenant."))),
@@ -213,30 +213,36 @@ async fn check_email(tx: &mut Tx, email: &str) -> Result<()> {
 }
 
 /// Creates a user within the rights of the caller.
-pub async fn create(tx: &mut Tx, rights: &Rights, input: Input) -> Result<User> {
+pub async fn create_user_with_rights(tx: &mut Tx, rights: &Rights, input: UserInput) -> Result<User> {
     check_grant(rights, input.role)?;
-    let draft = Draft {
+    let draft = UserDraft {
         email: input.email,
         name: input.name.into_string(),
         role: input.role,
-        status: input.status.unwrap_or(Status::Active),
+        status: input.status.unwrap_or(UserStatus::Active),
         platform_operator: false,
         identity: None,
     };
-    insert(tx, draft).await
+    insert_user(tx, draft).await
 }
 
 /// The user to change: 404, then 403 if they hold more than the caller, then 412.
-async fn read_to_change(tx: &mut Tx, rights: &Rights, id: UserId, if_match: &IfMatch) -> Result<User> {
-    let user = read(tx, id).await?;
+async fn get_user_to_change(tx: &mut Tx, rights: &Rights, id: UserId, if_match: &IfMatch) -> Result<User> {
+    let user = get_user_in_tx(tx, id).await?;
     check_reach(rights, &user)?;
-    if_match.check(user.version)?;
+    if_match.check_version(user.version)?;
     Ok(user)
 }
 
-pub async fn replace(tx: &mut Tx, rights: &Rights, id: UserId, if_match: &IfMatch, input: Input) -> Result<User> {
+pub async fn replace_user(
+    tx: &mut Tx,
+    rights: &Rights,
+    id: UserId,
+    if_match: &IfMatch,
+    input: UserInput,
+) -> Result<User> {
     check_grant(rights, input.role)?;
-    let old = read_to_change(tx, rights, id, if_match).await?;
+    let old = get_user_to_change(tx, rights, id, if_match).await?;
     let new = User {
         email: input.email,
         name: input.name.into_string(),
@@ -245,23 +251,24 @@ pub async fn replace(tx: &mut Tx, rights: &Rights, id: UserId, if_match: &IfMatc
         ..old.clone()
     };
     check_self(rights, &old, &new)?;
-    change(tx, &old, new).await
+    change_user(tx, &old, new).await
 }
 
 /// Disables a user. A disabled user stays unchanged.
-pub async fn disable(tx: &mut Tx, rights: &Rights, id: UserId, if_match: &IfMatch) -> Result<()> {
-    let old = read_to_change(tx, rights, id, if_match).await?;
-    let new = User { status: Status::Disabled, ..old.clone() };
+pub async fn disable_user(tx: &mut Tx, rights: &Rights, id: UserId, if_match: &IfMatch) -> Result<()> {
+    let old = get_user_to_change(tx, rights, id, if_match).await?;
+    let new = User { status: UserStatus::Disabled, ..old.clone() };
     check_self(rights, &old, &new)?;
-    change(tx, &old, new).await.map(drop)
+    change_user(tx, &old, new).await.map(drop)
 }
 
 /// Deletes the identities of a user, at every provider or at this one. A deleted identity may have been another person's, so
 /// all sessions end. `None` if there is no such identity. The caller has ticked the clock.
-pub async fn unlink(tx: &mut Tx, id: UserId, provider: Option<ProviderId>) -> Result<Option<User>> {
-    let old = read(tx, id).await?;
-    let is_meant = |identity: &Identity| provider.is_none_or(|provider| identity.provider == provider);
-    let (forgotten, identities): (Vec<Identity>, Vec<Identity>) = old.identities.iter().cloned().partition(is_meant);
+pub async fn unlink_identities(tx: &mut Tx, id: UserId, provider: Option<ProviderId>) -> Result<Option<User>> {
+    let old = get_user_in_tx(tx, id).await?;
+    let is_meant = |identity: &ProviderIdentity| provider.is_none_or(|provider| identity.provider == provider);
+    let (forgotten, identities): (Vec<ProviderIdentity>, Vec<ProviderIdentity>) =
+        old.identities.iter().cloned().partition(is_meant);
     if forgotten.is_empty() {
         return Ok(None);
     }
@@ -270,7 +277,7 @@ pub async fn unlink(tx: &mut Tx, id: UserId, provider: Option<ProviderId>) -> Re
     }
     end_sign_ins(tx, id).await?;
     let new = User { identities, ..old.clone() };
-    save(tx, &old, new).await.map(Some)
+    save_user(tx, &old, new).await.map(Some)
 }
 
 /// Whether the tenant has an active admin besides this user.
@@ -279,49 +286,49 @@ pub async fn has_other_admin(tx: &mut Tx, id: UserId) -> Result<bool> {
 }
 
 /// Saves a new state of a user by the rules that hold for every caller. The clock was ticked before the old state was read.
-pub async fn change(tx: &mut Tx, old: &User, new: User) -> Result<User> {
+pub async fn change_user(tx: &mut Tx, old: &User, new: User) -> Result<User> {
     if loses_admin(old, &new) {
         let has_other = has_other_admin(tx, old.id).await?;
         check_admin_left(old, &new, has_other)?;
     }
     if new.email != old.email {
-        check_email(tx, &new.email).await?;
+        check_email_is_free(tx, &new.email).await?;
     }
-    save(tx, old, new).await
+    save_user(tx, old, new).await
 }
 
 /// Saves a change with its audit entries and events. Without a difference nothing is written.
-pub async fn save(tx: &mut Tx, old: &User, mut new: User) -> Result<User> {
-    let different = changes(old, &new)?;
+pub async fn save_user(tx: &mut Tx, old: &User, mut new: User) -> Result<User> {
+    let different = diff_users(old, &new)?;
     if different.0.is_empty() {
         return Ok(new);
     }
     let Tick { at, sequence } = tx.tick().await?;
     (new.version, new.updated_at) = (old.version + 1, at);
-    tx.later(UPDATE, values(&new, sequence)).await?;
-    tx.changed("user", new.id).await?;
-    let is_disabled = old.status == Status::Active && new.status == Status::Disabled;
+    tx.enqueue(UPDATE, to_row_values(&new, sequence)).await?;
+    tx.record_change("user", new.id).await?;
+    let is_disabled = old.status == UserStatus::Active && new.status == UserStatus::Disabled;
     if is_disabled {
         end_sign_ins(tx, new.id).await?;
     }
-    tell(tx, &new, different, is_disabled).await?;
+    publish_changes(tx, &new, different, is_disabled).await?;
     Ok(new)
 }
 
 /// Writes audit entries and publishes events. Disabling has its own entry and event, after those of the other changes.
-async fn tell(tx: &mut Tx, user: &User, different: Changes, is_disabled: bool) -> Result<()> {
-    let (mut updated, mut disabled) = (audit::Changes::default(), audit::Changes::default());
+async fn publish_changes(tx: &mut Tx, user: &User, different: UserChanges, is_disabled: bool) -> Result<()> {
+    let (mut updated, mut disabled) = (audit::AuditChanges::default(), audit::AuditChanges::default());
     for (field, change) in &different.0 {
         let entry = if is_disabled && field == "status" { &mut disabled } else { &mut updated };
-        entry.tell(field, &change.from, &change.to);
+        entry.add_described(field, &change.from, &change.to);
     }
     if !updated.is_empty() {
-        audit::record(tx, Entry::new("user.update", "user", user.id).changes(updated)).await?;
+        audit::record_entry(tx, NewAuditEntry::new("user.update", "user", user.id).with_changes(updated)).await?;
         let data = UpdatedUser { user: user.clone(), changes: different };
         events::publish(tx, &USER_UPDATED, user.id, &data).await?;
     }
     if is_disabled {
-        audit::record(tx, Entry::new("user.disable", "user", user.id).changes(disabled)).await?;
+        audit::record_entry(tx, NewAuditEntry::new("user.disable", "user", user.id).with_changes(disabled)).await?;
         events::publish(tx, &USER_DISABLED, user.id, user).await?;
     }
     Ok(())
@@ -329,14 +336,14 @@ async fn tell(tx: &mut Tx, user: &User, different: Changes, is_disabled: bool) -
 
 /// Clamps future timestamps of users to `now`, before the tenant's clock is set back. Otherwise readers of changes would
 /// miss every change until the clock reaches those timestamps again. Returns the number of users.
-pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
+pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
     let mut all = 0;
     loop {
         let brought = db.write(async move |tx| {
             let found: Vec<UserId> = tx.list(IN_FUTURE, args![now, STEP_ROWS]).await?;
             let mut rows: Vec<Vec<Value>> = Vec::with_capacity(found.len());
             for id in found {
-                tx.changed("user", id).await?;
+                tx.record_change("user", id).await?;
                 rows.push(vec![id.into(), now.into()]);
             }
             tx.exec_each(BRING_BACK, &rows).await

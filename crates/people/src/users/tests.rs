@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::*;
 
-fn user(role: Role, status: Status) -> User {
+fn user_with(role: Role, status: UserStatus) -> User {
     User {
         id: UserId::NONE,
         email: "ann@acme.test".to_owned(),
@@ -22,45 +22,45 @@ fn user(role: Role, status: Status) -> User {
 }
 
 /// The rights of a key, or of the user themselves.
-fn rights(words: &[&str], is_self: bool) -> Rights {
-    let standing = Standing::Person { user: UserId::NONE, session: SessionId::NONE };
+fn rights_with(words: &[&str], is_self: bool) -> Rights {
+    let standing = CredentialRef::Session { user: UserId::NONE, session: SessionId::NONE };
     Rights {
-        standing: is_self.then_some(standing),
+        credential: is_self.then_some(standing),
         scopes: Scopes::parse(words.iter().copied()).unwrap_or_default(),
         allowed_cidrs: Vec::new(),
-        ends_at: None,
+        expires_at: None,
     }
 }
 
 #[test]
 fn nobody_gives_or_touches_more_than_they_hold() {
-    let (all, few) = (rights(&["*"], false), rights(&["users:*", "tickets:read"], false));
+    let (all, few) = (rights_with(&["*"], false), rights_with(&["users:*", "tickets:read"], false));
     for role in Role::ALL {
         assert!(check_grant(&all, role).is_ok() && check_grant(&few, role).is_err(), "{}", role.as_str());
-        assert!(check_reach(&all, &user(role, Status::Disabled)).is_ok());
-        assert!(check_reach(&few, &user(role, Status::Disabled)).is_err());
+        assert!(check_reach(&all, &user_with(role, UserStatus::Disabled)).is_ok());
+        assert!(check_reach(&few, &user_with(role, UserStatus::Disabled)).is_err());
     }
-    let operator = User { platform_operator: true, ..user(Role::Viewer, Status::Active) };
+    let operator = User { platform_operator: true, ..user_with(Role::Viewer, UserStatus::Active) };
     assert!(check_reach(&all, &operator).is_err(), "a star is not the platform's own figures");
-    assert!(check_reach(&rights(&["*", "platform:read"], false), &operator).is_ok());
+    assert!(check_reach(&rights_with(&["*", "platform:read"], false), &operator).is_ok());
 }
 
 #[test]
 fn nobody_disables_or_demotes_themselves() {
-    let (admin, viewer) = (user(Role::Admin, Status::Active), user(Role::Viewer, Status::Active));
-    let disabled = user(Role::Admin, Status::Disabled);
+    let (admin, viewer) = (user_with(Role::Admin, UserStatus::Active), user_with(Role::Viewer, UserStatus::Active));
+    let disabled = user_with(Role::Admin, UserStatus::Disabled);
     for new in [&viewer, &disabled] {
-        assert!(check_self(&rights(&["*"], true), &admin, new).is_err());
-        assert!(check_self(&rights(&["*"], false), &admin, new).is_ok());
+        assert!(check_self(&rights_with(&["*"], true), &admin, new).is_err());
+        assert!(check_self(&rights_with(&["*"], false), &admin, new).is_ok());
     }
     let renamed = User { email: "ann@other.test".to_owned(), name: "Anna".to_owned(), ..admin.clone() };
-    assert!(check_self(&rights(&["*"], true), &admin, &renamed).is_ok());
+    assert!(check_self(&rights_with(&["*"], true), &admin, &renamed).is_ok());
 }
 
 #[test]
 fn the_last_active_admin_stays_one() {
-    let (admin, viewer) = (user(Role::Admin, Status::Active), user(Role::Viewer, Status::Active));
-    let disabled = user(Role::Admin, Status::Disabled);
+    let (admin, viewer) = (user_with(Role::Admin, UserStatus::Active), user_with(Role::Viewer, UserStatus::Active));
+    let disabled = user_with(Role::Admin, UserStatus::Disabled);
     for new in [&viewer, &disabled] {
         assert!(check_admin_left(&admin, new, false).is_err());
         assert!(check_admin_left(&admin, new, true).is_ok());
@@ -91,16 +91,16 @@ fn an_address_is_folded_and_a_name_is_made_of_it() {
     ] {
         assert!(fold_email(wrong).is_err(), "{wrong}");
     }
-    assert_eq!(name_of("ann@acme.test"), "ann");
-    assert_eq!(name_of(&format!("{}@b", "a".repeat(250))).len(), NAME_CHARS_MAX);
+    assert_eq!(name_from_email("ann@acme.test"), "ann");
+    assert_eq!(name_from_email(&format!("{}@b", "a".repeat(250))).len(), NAME_CHARS_MAX);
 }
 
 #[test]
 fn what_the_server_observes_is_no_change() {
-    let old = user(Role::Admin, Status::Active);
+    let old = user_with(Role::Admin, UserStatus::Active);
     let seen = User { last_signed_in_at: Some(Timestamp::from_millis(9)), version: 9, ..old.clone() };
-    assert!(changes(&old, &seen).is_ok_and(|changes| changes.0.is_empty()));
-    let told = changes(&old, &User { role: Role::Viewer, ..old.clone() }).unwrap_or_default();
+    assert!(diff_users(&old, &seen).is_ok_and(|changes| changes.0.is_empty()));
+    let told = diff_users(&old, &User { role: Role::Viewer, ..old.clone() }).unwrap_or_default();
     assert_eq!(told.0.keys().collect::<Vec<_>>(), ["role"]);
     assert_eq!((&told.0["role"].from, &told.0["role"].to), (&Value::from("admin"), &Value::from("viewer")));
 }

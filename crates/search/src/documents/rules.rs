@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use kernel::base::{TenantId, Timestamp, Word};
 use serde_json::{Map, Value};
 
-use super::{Document, Kind, cut, said};
+use super::{DocumentKind, SearchDocument, non_blank, truncate_text};
 use fleet::devices::{self, Nic};
-use search_language::Field;
+use search_language::QueryField;
 use search_language::fold::{compact_mac, fold_value};
 use tickets::{self, Priority};
 
@@ -22,7 +22,7 @@ const CUSTOM_FIELDS_MAX: usize = 16;
 /// The hardware address of an interface that is no card.
 const NO_MAC: &str = "000000000000";
 
-pub struct DeviceRow {
+pub struct IndexedDevice {
     pub tenant: TenantId,
     pub id: String,
     pub hostname: Option<String>,
@@ -46,60 +46,65 @@ pub struct DeviceRow {
     pub updated_at: Timestamp,
 }
 
-impl DeviceRow {
-    pub fn document(&self) -> Document {
-        let mut document = Document::new(Kind::Device, self.tenant, &self.id, self.updated_at);
+impl IndexedDevice {
+    pub fn to_document(&self) -> SearchDocument {
+        let mut document = SearchDocument::new(DocumentKind::Device, self.tenant, &self.id, self.updated_at);
         document.organization_id.clone_from(&self.organization_id);
         let names = [&self.display_name, &self.hostname, &self.serial_number];
-        let title = names.into_iter().find_map(|name| said(name.as_deref()));
-        document.show(title.unwrap_or(&self.id), &self.subtitle());
-        document.is_live = devices::Status::parse(&self.status) == Some(devices::Status::Online);
+        let title = names.into_iter().find_map(|name| non_blank(name.as_deref()));
+        document.set_heading(title.unwrap_or(&self.id), &self.format_subtitle());
+        document.is_live = devices::DeviceStatus::parse(&self.status) == Some(devices::DeviceStatus::Online);
         // The domain says little about one machine, so only the host is a name.
         let host = self.hostname.as_deref().map(|name| name.split_once('.').map_or(name, |(host, _)| host));
         let is_address = self.hostname.as_deref().is_some_and(|name| name.parse::<IpAddr>().is_ok());
-        document.call("hostname", if is_address { self.hostname.as_deref() } else { host });
-        document.call("display_name", self.display_name.as_deref());
-        document.call("serial_number", self.serial_number.as_deref());
-        document.call("asset_tag", self.asset_tag.as_deref());
-        document.call("primary_ip", self.primary_ip.as_deref());
-        document.call("primary_mac", self.primary_mac.as_deref());
-        document.say("hostname", self.hostname.as_deref().filter(|name| host != Some(*name)));
-        document.say("model", self.model.as_deref());
-        document.say("manufacturer", self.manufacturer.as_deref());
-        document.say("os", self.os().as_deref());
-        document.say("last_logged_user", self.last_logged_user.as_deref());
-        document.compare(Field::Status, Some(&self.status));
+        document.add_name("hostname", if is_address { self.hostname.as_deref() } else { host });
+        document.add_name("display_name", self.display_name.as_deref());
+        document.add_name("serial_number", self.serial_number.as_deref());
+        document.add_name("asset_tag", self.asset_tag.as_deref());
+        document.add_name("primary_ip", self.primary_ip.as_deref());
+        document.add_name("primary_mac", self.primary_mac.as_deref());
+        document.add_body("hostname", self.hostname.as_deref().filter(|name| host != Some(*name)));
+        document.add_body("model", self.model.as_deref());
+        document.add_body("manufacturer", self.manufacturer.as_deref());
+        document.add_body("os", self.os_with_version().as_deref());
+        document.add_body("last_logged_user", self.last_logged_user.as_deref());
+        document.add_exact(QueryField::Status, Some(&self.status));
         // Both what people call the system and its full name match.
-        document.compare(Field::Os, Some(&self.platform));
-        for name in [self.os_name.clone(), self.os()].into_iter().flatten() {
-            document.compare(Field::Os, Some(&name));
-            add_beginnings(&mut document, &name);
+        document.add_exact(QueryField::Os, Some(&self.platform));
+        for name in [self.os_name.clone(), self.os_with_version()].into_iter().flatten() {
+            document.add_exact(QueryField::Os, Some(&name));
+            add_os_prefixes(&mut document, &name);
         }
-        document.compare(Field::Serial, self.serial_number.as_deref());
-        document.compare(Field::Host, self.hostname.as_deref());
-        document.compare(Field::Host, self.hostname.as_deref().and_then(|name| name.split('.').next()));
-        document.compare(Field::Platform, Some(&self.platform));
-        document.compare(Field::Model, self.model.as_deref());
+        document.add_exact(QueryField::Serial, self.serial_number.as_deref());
+        document.add_exact(QueryField::Host, self.hostname.as_deref());
+        document.add_exact(QueryField::Host, self.hostname.as_deref().and_then(|name| name.split('.').next()));
+        document.add_exact(QueryField::Platform, Some(&self.platform));
+        document.add_exact(QueryField::Model, self.model.as_deref());
         add_tags(&mut document, &self.tags);
         self.add_addresses(&mut document);
         document
     }
 
-    fn subtitle(&self) -> String {
+    fn format_subtitle(&self) -> String {
         let sort = Some(self.r#type.as_str()).filter(|sort| *sort != devices::Type::Other.as_str());
-        line(&[sort, said(self.os_name.as_deref()), self.machine().as_deref(), said(self.primary_ip.as_deref())])
+        join_parts(&[
+            sort,
+            non_blank(self.os_name.as_deref()),
+            self.maker_and_model().as_deref(),
+            non_blank(self.primary_ip.as_deref()),
+        ])
     }
 
     /// The operating system with its version, which some names include already.
-    fn os(&self) -> Option<String> {
-        let name = said(self.os_name.as_deref())?;
-        let version = said(self.os_version.as_deref()).filter(|version| !name.contains(*version));
+    fn os_with_version(&self) -> Option<String> {
+        let name = non_blank(self.os_name.as_deref())?;
+        let version = non_blank(self.os_version.as_deref()).filter(|version| !name.contains(*version));
         Some(version.map_or_else(|| name.to_owned(), |version| format!("{name} {version}")))
     }
 
     /// The manufacturer and model. Some models begin with the manufacturer.
-    fn machine(&self) -> Option<String> {
-        let (maker, model) = (said(self.manufacturer.as_deref()), said(self.model.as_deref()));
+    fn maker_and_model(&self) -> Option<String> {
+        let (maker, model) = (non_blank(self.manufacturer.as_deref()), non_blank(self.model.as_deref()));
         match (maker, model) {
             (Some(maker), Some(model)) if !model.starts_with(maker) => Some(format!("{maker} {model}")),
             _ => model.or(maker).map(str::to_owned),
@@ -108,19 +113,19 @@ impl DeviceRow {
 
     /// Adds the addresses of all cards, without those that every machine has. They are bodies and not names, because they
     /// are many.
-    fn add_addresses(&self, document: &mut Document) {
+    fn add_addresses(&self, document: &mut SearchDocument) {
         let of_nics = self.nics.iter().filter_map(|nic| nic.mac.as_ref());
         for mac in self.primary_mac.iter().chain(of_nics).take(ADDRESSES_MAX) {
             if let Some(mac) = compact_mac(&fold_value(mac)).filter(|mac| mac != NO_MAC) {
-                document.compare(Field::Mac, Some(&mac));
+                document.add_exact(QueryField::Mac, Some(&mac));
             }
         }
         let of_nics = self.nics.iter().flat_map(|nic| &nic.ips);
         let own = self.primary_ip.iter().chain(of_nics).filter(|ip| !is_loopback(ip)).take(ADDRESSES_MAX);
         for ip in own {
-            document.compare(Field::Ip, Some(ip));
+            document.add_exact(QueryField::Ip, Some(ip));
             if self.primary_ip.as_ref() != Some(ip) {
-                document.say("nics", Some(ip));
+                document.add_body("nics", Some(ip));
             }
         }
     }
@@ -130,7 +135,7 @@ fn is_loopback(ip: &str) -> bool {
     ip.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
-pub struct TicketRow {
+pub struct IndexedTicket {
     pub tenant: TenantId,
     pub id: String,
     pub number: i64,
@@ -152,36 +157,39 @@ pub struct TicketRow {
     pub updated_at: Timestamp,
 }
 
-impl TicketRow {
-    pub fn document(&self) -> Document {
-        let mut document = Document::new(Kind::Ticket, self.tenant, &self.id, self.updated_at);
+impl IndexedTicket {
+    pub fn to_document(&self) -> SearchDocument {
+        let mut document = SearchDocument::new(DocumentKind::Ticket, self.tenant, &self.id, self.updated_at);
         document.organization_id.clone_from(&self.organization_id);
         let number = self.number.to_string();
         let priority = Priority::from_rank(self.priority).ok().map(Word::as_str);
         let shown = format!("#{number}");
-        document.show(&self.subject, &line(&[Some(shown.as_str()), Some(self.status.as_str()), priority]));
-        document.is_live = tickets::Status::parse(&self.status).is_some_and(|status| !status.is_done());
-        document.call("subject", Some(&self.subject));
-        document.call("external_id", self.external_id.as_deref());
-        document.say("requester.name", self.requester_name.as_deref());
-        document.say("requester.email", self.requester_email.as_deref());
-        document.say("category", self.category.as_deref());
-        document.say("team", self.team.as_deref());
-        document.say("description", self.description.as_deref().map(|text| cut(text, DESCRIPTION_BYTES_MAX)));
-        document.compare(Field::Status, Some(&self.status));
-        document.compare(Field::Priority, priority);
-        document.compare(Field::Email, self.requester_email.as_deref());
-        document.compare(Field::Assignee, self.assignee_id.as_deref());
-        document.compare(Field::Number, Some(&number));
+        document.set_heading(&self.subject, &join_parts(&[Some(shown.as_str()), Some(self.status.as_str()), priority]));
+        document.is_live = tickets::TicketStatus::parse(&self.status).is_some_and(|status| !status.is_done());
+        document.add_name("subject", Some(&self.subject));
+        document.add_name("external_id", self.external_id.as_deref());
+        document.add_body("requester.name", self.requester_name.as_deref());
+        document.add_body("requester.email", self.requester_email.as_deref());
+        document.add_body("category", self.category.as_deref());
+        document.add_body("team", self.team.as_deref());
+        document.add_body(
+            "description",
+            self.description.as_deref().map(|text| truncate_text(text, DESCRIPTION_BYTES_MAX)),
+        );
+        document.add_exact(QueryField::Status, Some(&self.status));
+        document.add_exact(QueryField::Priority, priority);
+        document.add_exact(QueryField::Email, self.requester_email.as_deref());
+        document.add_exact(QueryField::Assignee, self.assignee_id.as_deref());
+        document.add_exact(QueryField::Number, Some(&number));
         add_tags(&mut document, &self.tags);
         for text in self.custom_fields.values().filter_map(Value::as_str).take(CUSTOM_FIELDS_MAX) {
-            document.say("custom_fields", Some(text));
+            document.add_body("custom_fields", Some(text));
         }
         document
     }
 }
 
-pub struct UserRow {
+pub struct IndexedUser {
     pub tenant: TenantId,
     pub id: String,
     pub email: String,
@@ -191,24 +199,24 @@ pub struct UserRow {
     pub updated_at: Timestamp,
 }
 
-impl UserRow {
-    pub fn document(&self) -> Document {
-        let mut document = Document::new(Kind::User, self.tenant, &self.id, self.updated_at);
-        let title = said(Some(&self.name)).unwrap_or(&self.email);
-        document.show(title, &line(&[Some(self.email.as_str()), Some(self.role.as_str())]));
+impl IndexedUser {
+    pub fn to_document(&self) -> SearchDocument {
+        let mut document = SearchDocument::new(DocumentKind::User, self.tenant, &self.id, self.updated_at);
+        let title = non_blank(Some(&self.name)).unwrap_or(&self.email);
+        document.set_heading(title, &join_parts(&[Some(self.email.as_str()), Some(self.role.as_str())]));
         document.is_live = self.is_active;
-        document.call("name", Some(&self.name));
-        document.call("email", Some(&self.email));
-        document.compare(Field::Status, Some(if self.is_active { "active" } else { "disabled" }));
-        document.compare(Field::Email, Some(&self.email));
+        document.add_name("name", Some(&self.name));
+        document.add_name("email", Some(&self.email));
+        document.add_exact(QueryField::Status, Some(if self.is_active { "active" } else { "disabled" }));
+        document.add_exact(QueryField::Email, Some(&self.email));
         // `assignee:` finds the user by name or e-mail address, and then tickets by the user's id.
-        document.compare(Field::Assignee, Some(&self.name));
-        document.compare(Field::Assignee, Some(&self.email));
+        document.add_exact(QueryField::Assignee, Some(&self.name));
+        document.add_exact(QueryField::Assignee, Some(&self.email));
         document
     }
 }
 
-pub struct OrganizationRow {
+pub struct IndexedOrganization {
     pub tenant: TenantId,
     pub id: String,
     pub slug: String,
@@ -220,27 +228,27 @@ pub struct OrganizationRow {
     pub updated_at: Timestamp,
 }
 
-impl OrganizationRow {
+impl IndexedOrganization {
     /// The document belongs to itself, so that `org:` finds the organization with all its records.
-    pub fn document(&self) -> Document {
-        let mut document = Document::new(Kind::Organization, self.tenant, &self.id, self.updated_at);
+    pub fn to_document(&self) -> SearchDocument {
+        let mut document = SearchDocument::new(DocumentKind::Organization, self.tenant, &self.id, self.updated_at);
         document.organization_id = Some(self.id.clone());
-        document.show(&self.name, &self.slug);
+        document.set_heading(&self.name, &self.slug);
         document.is_live = !self.is_archived;
-        document.call("name", Some(&self.name));
-        document.call("slug", Some(&self.slug));
-        document.say("external_id", self.external_id.as_deref());
+        document.add_name("name", Some(&self.name));
+        document.add_name("slug", Some(&self.slug));
+        document.add_body("external_id", self.external_id.as_deref());
         for domain in &self.domains {
-            document.say("domains", Some(domain));
+            document.add_body("domains", Some(domain));
         }
         add_tags(&mut document, &self.tags);
-        document.compare(Field::Org, Some(&self.name));
-        document.compare(Field::Org, Some(&self.slug));
+        document.add_exact(QueryField::Org, Some(&self.name));
+        document.add_exact(QueryField::Org, Some(&self.slug));
         document
     }
 }
 
-pub struct WorkflowRow {
+pub struct IndexedWorkflow {
     pub tenant: TenantId,
     pub id: String,
     pub name: String,
@@ -254,18 +262,18 @@ pub struct WorkflowRow {
     pub updated_at: Timestamp,
 }
 
-impl WorkflowRow {
-    pub fn document(&self) -> Document {
-        let mut document = Document::new(Kind::Workflow, self.tenant, &self.id, self.updated_at);
+impl IndexedWorkflow {
+    pub fn to_document(&self) -> SearchDocument {
+        let mut document = SearchDocument::new(DocumentKind::Workflow, self.tenant, &self.id, self.updated_at);
         let status = if self.is_enabled { "enabled" } else { "disabled" };
-        document.show(&self.name, &line(&[Some(status), self.starts_on().as_deref()]));
+        document.set_heading(&self.name, &join_parts(&[Some(status), self.describe_trigger().as_deref()]));
         document.is_live = self.is_enabled;
-        document.call("name", Some(&self.name));
-        document.compare(Field::Status, Some(status));
+        document.add_name("name", Some(&self.name));
+        document.add_exact(QueryField::Status, Some(status));
         document
     }
 
-    fn starts_on(&self) -> Option<String> {
+    fn describe_trigger(&self) -> Option<String> {
         match &self.first_event {
             Some(event) if self.last_event.as_ref() == Some(event) => Some(format!("on event {event}")),
             Some(event) => Some(format!("on event {event} and others")),
@@ -274,7 +282,7 @@ impl WorkflowRow {
     }
 }
 
-pub struct SoftwareRow {
+pub struct IndexedSoftware {
     pub tenant: TenantId,
     /// In lower case.
     pub name: String,
@@ -282,13 +290,14 @@ pub struct SoftwareRow {
     pub label: String,
 }
 
-impl SoftwareRow {
+impl IndexedSoftware {
     /// Software has no time of change and ranks after all other documents that match equally well.
-    pub fn document(&self) -> Document {
-        let mut document = Document::new(Kind::Software, self.tenant, &self.name, Timestamp::from_millis(0));
+    pub fn to_document(&self) -> SearchDocument {
+        let mut document =
+            SearchDocument::new(DocumentKind::Software, self.tenant, &self.name, Timestamp::from_millis(0));
         document.is_live = false;
-        document.show(&self.label, "");
-        document.call("name", Some(&self.label));
+        document.set_heading(&self.label, "");
+        document.add_name("name", Some(&self.label));
         document
     }
 }
@@ -298,24 +307,24 @@ const OS_WORDS_MAX: usize = 6;
 
 /// People call `Microsoft Windows 11 Pro` `windows`, `windows 11` and `windows 11 pro`, and `Debian GNU/Linux 12 (bookworm)`
 /// `debian`.
-fn add_beginnings(document: &mut Document, name: &str) {
+fn add_os_prefixes(document: &mut SearchDocument, name: &str) {
     let plain = name.split('(').next().unwrap_or(name);
     let plain = plain.strip_prefix("Microsoft ").unwrap_or(plain);
     let words: Vec<&str> = plain.split_whitespace().take(OS_WORDS_MAX).collect();
     for count in 1..=words.len() {
-        document.compare(Field::Os, Some(&words.get(..count).unwrap_or_default().join(" ")));
+        document.add_exact(QueryField::Os, Some(&words.get(..count).unwrap_or_default().join(" ")));
     }
 }
 
-fn add_tags(document: &mut Document, tags: &[String]) {
+fn add_tags(document: &mut SearchDocument, tags: &[String]) {
     for tag in tags {
-        document.say("tags", Some(tag));
-        document.compare(Field::Tag, Some(tag));
+        document.add_body("tags", Some(tag));
+        document.add_exact(QueryField::Tag, Some(tag));
     }
 }
 
 /// Joins the known parts to one line.
-fn line(parts: &[Option<&str>]) -> String {
+fn join_parts(parts: &[Option<&str>]) -> String {
     let known: Vec<&str> = parts.iter().copied().flatten().collect();
     known.join(" · ")
 }

@@ -11,13 +11,13 @@ use kernel::base::{Error, Result, TenantId};
 use kernel::store::{Db, FromRow, Param, Row, Select, Value};
 use serde::de::DeserializeOwned;
 
-use super::rules::{DeviceRow, OrganizationRow, SoftwareRow, TicketRow, UserRow, WorkflowRow};
-use super::{Document, Kind};
-use fleet::devices::{ALL, SOFTWARE};
+use super::rules::{IndexedDevice, IndexedOrganization, IndexedSoftware, IndexedTicket, IndexedUser, IndexedWorkflow};
+use super::{DocumentKind, SearchDocument};
+use fleet::devices::{ALL_ORGANIZATIONS, SOFTWARE_DIMENSION};
 
 kernel::columns! {
     /// The network cards are a subquery per row, because the planner could start a join with them.
-    struct DeviceColumns {
+    struct IndexedDeviceColumns {
         tenant_id = "d.tenant_id", id = "d.id", hostname = "d.hostname", display_name = "d.display_name",
         r#type = "d.type", platform = "d.platform", os_name = "d.os_name", os_version = "d.os_version",
         status = "d.status", organization_id = "d.organization_id", manufacturer = "d.manufacturer", model = "d.model",
@@ -30,7 +30,7 @@ kernel::columns! {
 
 kernel::columns! {
     /// The description is cut to as many characters as bytes of it are indexed.
-    struct TicketColumns {
+    struct IndexedTicketColumns {
         tenant_id, id, number, subject, status, priority, organization_id, requester_name, requester_email,
         assignee_id, team, category, tags, external_id, updated_at, custom_fields,
         description = "substr(description, 1, 8192)",
@@ -38,15 +38,15 @@ kernel::columns! {
 }
 
 kernel::columns! {
-    struct UserColumns { tenant_id, id, email, name, role, status, updated_at }
+    struct IndexedUserColumns { tenant_id, id, email, name, role, status, updated_at }
 }
 
 kernel::columns! {
-    struct OrganizationColumns { tenant_id, id, slug, name, external_id, domains, tags, archived, updated_at }
+    struct IndexedOrganizationColumns { tenant_id, id, slug, name, external_id, domains, tags, archived, updated_at }
 }
 
 kernel::columns! {
-    struct WorkflowColumns {
+    struct IndexedWorkflowColumns {
         tenant_id = "w.tenant_id", id = "w.id", name = "w.name", enabled = "w.enabled", next_run_at = "w.next_run_at",
         first_event = "(SELECT MIN(p.pattern) FROM workflow_triggers p WHERE p.tenant_id = w.tenant_id AND p.workflow_id = w.id)",
         last_event = "(SELECT MAX(p.pattern) FROM workflow_triggers p WHERE p.tenant_id = w.tenant_id AND p.workflow_id = w.id)",
@@ -55,19 +55,20 @@ kernel::columns! {
 }
 
 kernel::columns! {
-    struct SoftwareColumns { tenant_id, value, label }
+    struct IndexedSoftwareColumns { tenant_id, value, label }
 }
 
-const DEVICES: &str = kernel::sql!["SELECT ", DeviceColumns::LIST, " FROM devices d WHERE "];
-const TICKETS: &str = kernel::sql!["SELECT ", TicketColumns::LIST, " FROM tickets WHERE "];
-const USERS: &str = kernel::sql!["SELECT ", UserColumns::LIST, " FROM users WHERE "];
-const ORGANIZATIONS: &str = kernel::sql!["SELECT ", OrganizationColumns::LIST, " FROM organizations WHERE "];
-const WORKFLOWS: &str = kernel::sql!["SELECT ", WorkflowColumns::LIST, " FROM workflows w WHERE "];
+const DEVICES: &str = kernel::sql!["SELECT ", IndexedDeviceColumns::LIST, " FROM devices d WHERE "];
+const TICKETS: &str = kernel::sql!["SELECT ", IndexedTicketColumns::LIST, " FROM tickets WHERE "];
+const USERS: &str = kernel::sql!["SELECT ", IndexedUserColumns::LIST, " FROM users WHERE "];
+const ORGANIZATIONS: &str = kernel::sql!["SELECT ", IndexedOrganizationColumns::LIST, " FROM organizations WHERE "];
+const WORKFLOWS: &str = kernel::sql!["SELECT ", IndexedWorkflowColumns::LIST, " FROM workflows w WHERE "];
 /// The counters over all organizations, which have one row for each name.
-const COUNTED: &str = kernel::sql!["organization_id = '", ALL, "' AND dimension = '", SOFTWARE, "'"];
+const COUNTED: &str =
+    kernel::sql!["organization_id = '", ALL_ORGANIZATIONS, "' AND dimension = '", SOFTWARE_DIMENSION, "'"];
 const INSTALLED: &str = kernel::sql![
     "SELECT ",
-    SoftwareColumns::LIST,
+    IndexedSoftwareColumns::LIST,
     " FROM device_counts WHERE tenant_id = $1 AND ",
     COUNTED,
     " AND devices > 0 AND "
@@ -98,85 +99,91 @@ kernel::statements! {
 }
 
 /// The most records in one statement, each with a lookup of its own: with a list of ids, PostgreSQL may scan all records.
-const LOOKS: usize = 32;
+const LOOKUPS_MAX: usize = 32;
 /// The number of values that a lookup binds: the tenant and the key.
-const LOOK_VALUES: usize = 2;
+const LOOKUP_VALUES: usize = 2;
 
 /// The position of a walk: every record up to here was returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WalkPosition {
     tenant: String,
     /// The record's id, or the name of software.
     key: String,
 }
 
 /// Reads the current documents of these records, each once and in no order. Deleted records are missing.
-pub async fn read(system: &Db, kind: Kind, ids: &[(TenantId, String)]) -> Result<Vec<Document>> {
+pub async fn read_documents(
+    system: &Db,
+    kind: DocumentKind,
+    ids: &[(TenantId, String)],
+) -> Result<Vec<SearchDocument>> {
     match kind {
-        Kind::Device => read_rows::<DeviceRow>(system, ids).await,
-        Kind::User => read_rows::<UserRow>(system, ids).await,
-        Kind::Organization => read_rows::<OrganizationRow>(system, ids).await,
-        Kind::Ticket => read_rows::<TicketRow>(system, ids).await,
-        Kind::Workflow => read_rows::<WorkflowRow>(system, ids).await,
-        Kind::Software => read_rows::<SoftwareRow>(system, ids).await,
+        DocumentKind::Device => read_rows::<IndexedDevice>(system, ids).await,
+        DocumentKind::User => read_rows::<IndexedUser>(system, ids).await,
+        DocumentKind::Organization => read_rows::<IndexedOrganization>(system, ids).await,
+        DocumentKind::Ticket => read_rows::<IndexedTicket>(system, ids).await,
+        DocumentKind::Workflow => read_rows::<IndexedWorkflow>(system, ids).await,
+        DocumentKind::Software => read_rows::<IndexedSoftware>(system, ids).await,
     }
 }
 
 /// Reads the next documents of one kind over all tenants, ordered by tenant and key, and the position after which there may
 /// be more. A page can be empty although there are more, if all its records are deleted.
-pub async fn walk(
+pub async fn walk_documents(
     system: &Db,
-    kind: Kind,
-    behind: Option<Place>,
+    kind: DocumentKind,
+    behind: Option<WalkPosition>,
     limit: usize,
-) -> Result<(Vec<Document>, Option<Place>)> {
-    let start = || Place { tenant: String::new(), key: String::new() };
+) -> Result<(Vec<SearchDocument>, Option<WalkPosition>)> {
+    let start = || WalkPosition { tenant: String::new(), key: String::new() };
     match kind {
-        Kind::Device => walk_rows::<DeviceRow>(system, behind.unwrap_or_else(start), limit).await,
-        Kind::User => walk_rows::<UserRow>(system, behind.unwrap_or_else(start), limit).await,
-        Kind::Organization => walk_rows::<OrganizationRow>(system, behind.unwrap_or_else(start), limit).await,
-        Kind::Ticket => walk_rows::<TicketRow>(system, behind.unwrap_or_else(start), limit).await,
-        Kind::Workflow => walk_rows::<WorkflowRow>(system, behind.unwrap_or_else(start), limit).await,
-        Kind::Software => walk_software(system, behind, limit).await,
+        DocumentKind::Device => walk_rows::<IndexedDevice>(system, behind.unwrap_or_else(start), limit).await,
+        DocumentKind::User => walk_rows::<IndexedUser>(system, behind.unwrap_or_else(start), limit).await,
+        DocumentKind::Organization => {
+            walk_rows::<IndexedOrganization>(system, behind.unwrap_or_else(start), limit).await
+        }
+        DocumentKind::Ticket => walk_rows::<IndexedTicket>(system, behind.unwrap_or_else(start), limit).await,
+        DocumentKind::Workflow => walk_rows::<IndexedWorkflow>(system, behind.unwrap_or_else(start), limit).await,
+        DocumentKind::Software => walk_software(system, behind, limit).await,
     }
 }
 
 /// A row of one kind, and its statements.
-trait Found: FromRow + 'static {
+trait IndexedRecord: FromRow + 'static {
     /// Selects one row by tenant and key.
     const LOOK: &'static str;
     /// Selects the next rows after a tenant and a key, with a limit.
     const WALK: &'static str;
 
-    fn place(&self) -> Place;
+    fn walk_position(&self) -> WalkPosition;
 
     /// Whether only a tombstone is left.
     fn is_gone(&self) -> bool {
         false
     }
 
-    fn document(&self) -> Document;
+    fn to_document(&self) -> SearchDocument;
 }
 
-async fn read_rows<F: Found>(system: &Db, ids: &[(TenantId, String)]) -> Result<Vec<Document>> {
+async fn read_rows<F: IndexedRecord>(system: &Db, ids: &[(TenantId, String)]) -> Result<Vec<SearchDocument>> {
     let distinct: BTreeSet<(TenantId, &str)> = ids.iter().map(|(tenant, id)| (*tenant, id.as_str())).collect();
     let ids: Vec<(TenantId, &str)> = distinct.into_iter().collect();
     let mut found = Vec::with_capacity(ids.len());
-    for some in ids.chunks(LOOKS) {
+    for some in ids.chunks(LOOKUPS_MAX) {
         // Lookups that find nothing pad the statement, so that there are few different SQL texts.
         let places = some.len().next_power_of_two();
         let mut values: Vec<Value> =
             some.iter().flat_map(|(tenant, id)| [Value::from(*tenant), Value::from(*id)]).collect();
-        values.resize(places * LOOK_VALUES, Value::from(""));
+        values.resize(places * LOOKUP_VALUES, Value::from(""));
         let params: Vec<&dyn Param> = values.iter().map(|value| value as &dyn Param).collect();
-        let rows: Vec<F> = system.list(&looks(F::LOOK, places), &params).await?;
-        found.extend(documents(&rows));
+        let rows: Vec<F> = system.list(&union_lookups(F::LOOK, places), &params).await?;
+        found.extend(live_documents(&rows));
     }
     Ok(found)
 }
 
 /// Joins `count` lookups to one statement, each with its own values.
-fn looks(look: &str, count: usize) -> String {
+fn union_lookups(look: &str, count: usize) -> String {
     let mut text = String::with_capacity(count * (look.len() + 16));
     for place in 0..count {
         text.push_str(if place == 0 { "" } else { " UNION ALL " });
@@ -186,56 +193,64 @@ fn looks(look: &str, count: usize) -> String {
             let digits = part.bytes().take_while(u8::is_ascii_digit).count();
             let (number, rest) = part.split_at(digits);
             let number: usize = number.parse().unwrap_or_default();
-            let _ = write!(text, "${}{rest}", number + place * LOOK_VALUES);
+            let _ = write!(text, "${}{rest}", number + place * LOOKUP_VALUES);
         }
     }
     text
 }
 
-async fn walk_rows<F: Found>(system: &Db, behind: Place, limit: usize) -> Result<(Vec<Document>, Option<Place>)> {
+async fn walk_rows<F: IndexedRecord>(
+    system: &Db,
+    behind: WalkPosition,
+    limit: usize,
+) -> Result<(Vec<SearchDocument>, Option<WalkPosition>)> {
     let limit = limit.max(1);
     let rows_max = i64::try_from(limit).map_err(Error::internal)?;
-    let select = Select::system(F::WALK).bind(behind.tenant).bind(behind.key).bind(rows_max);
+    let select = Select::for_system(F::WALK).bind_value(behind.tenant).bind_value(behind.key).bind_value(rows_max);
     let rows: Vec<F> = system.scan(&select).await?;
-    let next = if rows.len() < limit { None } else { rows.last().map(F::place) };
-    Ok((documents(&rows), next))
+    let next = if rows.len() < limit { None } else { rows.last().map(F::walk_position) };
+    Ok((live_documents(&rows), next))
 }
 
 /// Walks software tenant by tenant.
-async fn walk_software(system: &Db, behind: Option<Place>, limit: usize) -> Result<(Vec<Document>, Option<Place>)> {
+async fn walk_software(
+    system: &Db,
+    behind: Option<WalkPosition>,
+    limit: usize,
+) -> Result<(Vec<SearchDocument>, Option<WalkPosition>)> {
     let first = match behind {
         Some(place) => Some(place),
-        None => next_with_software(system, "").await?,
+        None => find_software_tenant(system, "").await?,
     };
     let Some(behind) = first else { return Ok((Vec::new(), None)) };
     let tenant = behind.tenant.clone();
-    let (found, next) = walk_rows::<SoftwareRow>(system, behind, limit).await?;
+    let (found, next) = walk_rows::<IndexedSoftware>(system, behind, limit).await?;
     let next = match next {
         Some(next) => Some(next),
-        None => next_with_software(system, &tenant).await?,
+        None => find_software_tenant(system, &tenant).await?,
     };
     Ok((found, next))
 }
 
 /// The position before all software of the next tenant that has any.
-async fn next_with_software(system: &Db, behind: &str) -> Result<Option<Place>> {
+async fn find_software_tenant(system: &Db, behind: &str) -> Result<Option<WalkPosition>> {
     let tenant: Option<String> = system.find(NEXT_WITH_SOFTWARE, args![behind]).await?;
-    Ok(tenant.map(|tenant| Place { tenant, key: String::new() }))
+    Ok(tenant.map(|tenant| WalkPosition { tenant, key: String::new() }))
 }
 
-fn documents<F: Found>(rows: &[F]) -> Vec<Document> {
-    rows.iter().filter(|row| !row.is_gone()).map(F::document).collect()
+fn live_documents<F: IndexedRecord>(rows: &[F]) -> Vec<SearchDocument> {
+    rows.iter().filter(|row| !row.is_gone()).map(F::to_document).collect()
 }
 
 /// Invalid JSON is not indexed; the other columns of the record still are.
-fn from_json<T: DeserializeOwned + Default>(text: &str) -> T {
+fn parse_json_or_default<T: DeserializeOwned + Default>(text: &str) -> T {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-impl FromRow for DeviceRow {
+impl FromRow for IndexedDevice {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        const AT: DeviceColumns<usize> = DeviceColumns::AT;
-        Ok(DeviceRow {
+        const AT: IndexedDeviceColumns<usize> = IndexedDeviceColumns::AT;
+        Ok(IndexedDevice {
             tenant: row.get(AT.tenant_id)?,
             id: row.get(AT.id)?,
             hostname: row.get(AT.hostname)?,
@@ -253,18 +268,18 @@ impl FromRow for DeviceRow {
             primary_ip: row.get(AT.primary_ip)?,
             primary_mac: row.get(AT.primary_mac)?,
             last_logged_user: row.get(AT.last_logged_user)?,
-            tags: from_json(&row.get::<String>(AT.tags)?),
-            nics: row.get::<Option<String>>(AT.nics)?.map(|nics| from_json(&nics)).unwrap_or_default(),
+            tags: parse_json_or_default(&row.get::<String>(AT.tags)?),
+            nics: row.get::<Option<String>>(AT.nics)?.map(|nics| parse_json_or_default(&nics)).unwrap_or_default(),
             is_deleted: row.get::<Option<i64>>(AT.deleted_at)?.is_some(),
             updated_at: row.get(AT.updated_at)?,
         })
     }
 }
 
-impl FromRow for TicketRow {
+impl FromRow for IndexedTicket {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        const AT: TicketColumns<usize> = TicketColumns::AT;
-        Ok(TicketRow {
+        const AT: IndexedTicketColumns<usize> = IndexedTicketColumns::AT;
+        Ok(IndexedTicket {
             tenant: row.get(AT.tenant_id)?,
             id: row.get(AT.id)?,
             number: row.get(AT.number)?,
@@ -277,19 +292,19 @@ impl FromRow for TicketRow {
             assignee_id: row.get(AT.assignee_id)?,
             team: row.get(AT.team)?,
             category: row.get(AT.category)?,
-            tags: from_json(&row.get::<String>(AT.tags)?),
+            tags: parse_json_or_default(&row.get::<String>(AT.tags)?),
             external_id: row.get(AT.external_id)?,
-            custom_fields: from_json(&row.get::<String>(AT.custom_fields)?),
+            custom_fields: parse_json_or_default(&row.get::<String>(AT.custom_fields)?),
             description: row.get(AT.description)?,
             updated_at: row.get(AT.updated_at)?,
         })
     }
 }
 
-impl FromRow for UserRow {
+impl FromRow for IndexedUser {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        const AT: UserColumns<usize> = UserColumns::AT;
-        Ok(UserRow {
+        const AT: IndexedUserColumns<usize> = IndexedUserColumns::AT;
+        Ok(IndexedUser {
             tenant: row.get(AT.tenant_id)?,
             id: row.get(AT.id)?,
             email: row.get(AT.email)?,
@@ -301,27 +316,27 @@ impl FromRow for UserRow {
     }
 }
 
-impl FromRow for OrganizationRow {
+impl FromRow for IndexedOrganization {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        const AT: OrganizationColumns<usize> = OrganizationColumns::AT;
-        Ok(OrganizationRow {
+        const AT: IndexedOrganizationColumns<usize> = IndexedOrganizationColumns::AT;
+        Ok(IndexedOrganization {
             tenant: row.get(AT.tenant_id)?,
             id: row.get(AT.id)?,
             slug: row.get(AT.slug)?,
             name: row.get(AT.name)?,
             external_id: row.get(AT.external_id)?,
-            domains: from_json(&row.get::<String>(AT.domains)?),
-            tags: from_json(&row.get::<String>(AT.tags)?),
+            domains: parse_json_or_default(&row.get::<String>(AT.domains)?),
+            tags: parse_json_or_default(&row.get::<String>(AT.tags)?),
             is_archived: row.get(AT.archived)?,
             updated_at: row.get(AT.updated_at)?,
         })
     }
 }
 
-impl FromRow for WorkflowRow {
+impl FromRow for IndexedWorkflow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        const AT: WorkflowColumns<usize> = WorkflowColumns::AT;
-        Ok(WorkflowRow {
+        const AT: IndexedWorkflowColumns<usize> = IndexedWorkflowColumns::AT;
+        Ok(IndexedWorkflow {
             tenant: row.get(AT.tenant_id)?,
             id: row.get(AT.id)?,
             name: row.get(AT.name)?,
@@ -335,42 +350,42 @@ impl FromRow for WorkflowRow {
     }
 }
 
-impl FromRow for SoftwareRow {
+impl FromRow for IndexedSoftware {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        const AT: SoftwareColumns<usize> = SoftwareColumns::AT;
-        Ok(SoftwareRow { tenant: row.get(AT.tenant_id)?, name: row.get(AT.value)?, label: row.get(AT.label)? })
+        const AT: IndexedSoftwareColumns<usize> = IndexedSoftwareColumns::AT;
+        Ok(IndexedSoftware { tenant: row.get(AT.tenant_id)?, name: row.get(AT.value)?, label: row.get(AT.label)? })
     }
 }
 
 /// Implements `IndexedRecord` for each row: its key, its statements, and its tombstone column if it has one.
 macro_rules! found {
     ($($row:ident by $key:ident, $look:ident, $walk:ident $(, $is_gone:ident)?;)*) => {$(
-        impl Found for $row {
+        impl IndexedRecord for $row {
             const LOOK: &'static str = $look;
             const WALK: &'static str = $walk;
 
-            fn place(&self) -> Place {
-                Place { tenant: self.tenant.to_string(), key: self.$key.clone() }
+            fn walk_position(&self) -> WalkPosition {
+                WalkPosition { tenant: self.tenant.to_string(), key: self.$key.clone() }
             }
 
             $(fn is_gone(&self) -> bool {
                 self.$is_gone
             })?
 
-            fn document(&self) -> Document {
-                $row::document(self)
+            fn to_document(&self) -> SearchDocument {
+                $row::to_document(self)
             }
         }
     )*};
 }
 
 found! {
-    DeviceRow by id, LOOK_DEVICE, WALK_DEVICES, is_deleted;
-    TicketRow by id, LOOK_TICKET, WALK_TICKETS;
-    UserRow by id, LOOK_USER, WALK_USERS;
-    OrganizationRow by id, LOOK_ORGANIZATION, WALK_ORGANIZATIONS;
-    WorkflowRow by id, LOOK_WORKFLOW, WALK_WORKFLOWS, is_deleted;
-    SoftwareRow by name, LOOK_SOFTWARE, WALK_SOFTWARE;
+    IndexedDevice by id, LOOK_DEVICE, WALK_DEVICES, is_deleted;
+    IndexedTicket by id, LOOK_TICKET, WALK_TICKETS;
+    IndexedUser by id, LOOK_USER, WALK_USERS;
+    IndexedOrganization by id, LOOK_ORGANIZATION, WALK_ORGANIZATIONS;
+    IndexedWorkflow by id, LOOK_WORKFLOW, WALK_WORKFLOWS, is_deleted;
+    IndexedSoftware by name, LOOK_SOFTWARE, WALK_SOFTWARE;
 }
 
 #[cfg(test)]
@@ -380,9 +395,9 @@ mod tests {
     #[test]
     fn every_look_has_values_of_its_own() {
         let one = "SELECT a FROM t WHERE tenant_id = $1 AND id = $2";
-        assert_eq!(looks(one, 1), one);
+        assert_eq!(union_lookups(one, 1), one);
         let last = " UNION ALL SELECT a FROM t WHERE tenant_id = $31 AND id = $32";
-        assert!(looks(one, 16).ends_with(last), "{}", looks(one, 16));
+        assert!(union_lookups(one, 16).ends_with(last), "{}", union_lookups(one, 16));
     }
 
     #[test]

@@ -24,7 +24,7 @@ const BLOCK_COST: u64 = 16;
 const STORED_COST: u64 = 1_000;
 
 /// The work that a search may still do.
-pub struct Budget {
+pub struct SearchBudget {
     terms: AtomicU64,
     documents: AtomicU64,
     positions: AtomicU64,
@@ -32,9 +32,9 @@ pub struct Budget {
     exhausted: AtomicBool,
 }
 
-impl Budget {
+impl SearchBudget {
     pub fn new() -> Arc<Self> {
-        Arc::new(Budget {
+        Arc::new(SearchBudget {
             terms: TERMS_MAX.into(),
             documents: DOCUMENTS_MAX.into(),
             positions: POSITIONS_MAX.into(),
@@ -45,7 +45,7 @@ impl Budget {
 
     /// A tenth of the budget, for work that only improves the order.
     pub fn for_order() -> Arc<Self> {
-        Arc::new(Budget {
+        Arc::new(SearchBudget {
             terms: (TERMS_MAX / 10).into(),
             documents: (DOCUMENTS_MAX / 10).into(),
             positions: (POSITIONS_MAX / 10).into(),
@@ -56,7 +56,7 @@ impl Budget {
 
     /// Takes terms that are looked up or iterated.
     pub fn take_terms(&self, count: u64) -> bool {
-        self.take(&self.terms, count)
+        self.take_amount(&self.terms, count)
     }
 
     /// Takes a term and all documents of its posting list.
@@ -66,7 +66,7 @@ impl Budget {
 
     /// Takes documents that are read or examined in order.
     pub fn take_documents(&self, count: u64) -> bool {
-        self.take(&self.documents, count)
+        self.take_amount(&self.documents, count)
     }
 
     /// Takes `count` ascending seeks in a posting list of `documents`.
@@ -82,24 +82,24 @@ impl Budget {
 
     /// Takes positions of a word in a document.
     pub fn take_positions(&self, count: u32) -> bool {
-        self.take(&self.positions, count.into())
+        self.take_amount(&self.positions, count.into())
     }
 
     pub fn take_step(&self) -> bool {
-        self.take(&self.steps, 1)
+        self.take_amount(&self.steps, 1)
     }
 
     /// False once any part of the budget was exceeded.
-    fn take(&self, from: &AtomicU64, amount: u64) -> bool {
+    fn take_amount(&self, from: &AtomicU64, amount: u64) -> bool {
         // One thread runs a query. With several threads the bound would be slightly exceeded.
         match from.load(Ordering::Relaxed).checked_sub(amount) {
             Some(left) => from.store(left, Ordering::Relaxed),
-            None => self.exhaust(),
+            None => self.mark_exhausted(),
         }
         !self.is_exhausted()
     }
 
-    pub fn exhaust(&self) {
+    pub fn mark_exhausted(&self) {
         self.exhausted.store(true, Ordering::Relaxed);
     }
 
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn all_of_it_may_be_taken_and_not_one_more() {
-        let budget = Budget::new();
+        let budget = SearchBudget::new();
         assert!(budget.take_documents(DOCUMENTS_MAX - 1) && budget.take_documents(1) && budget.take_documents(0));
         assert!(!budget.is_exhausted());
         assert!(!budget.take_documents(1) && budget.is_exhausted());
@@ -123,29 +123,29 @@ mod tests {
 
     #[test]
     fn each_has_a_bound_of_its_own() {
-        let all: [fn(&Budget) -> bool; 4] = [
+        let all: [fn(&SearchBudget) -> bool; 4] = [
             |budget| budget.take_terms(TERMS_MAX),
             |budget| budget.take_documents(DOCUMENTS_MAX),
             |budget| (0..POSITIONS_MAX / 1_000).all(|_| budget.take_positions(1_000)),
             |budget| (0..STEPS_MAX).all(|_| budget.take_step()),
         ];
-        let budget = Budget::new();
+        let budget = SearchBudget::new();
         assert!(all.iter().all(|take| take(&budget)));
-        let more: [fn(&Budget) -> bool; 4] = [
+        let more: [fn(&SearchBudget) -> bool; 4] = [
             |budget| budget.take_terms(1),
             |budget| budget.take_documents(1),
             |budget| budget.take_positions(1),
             |budget| budget.take_step(),
         ];
         for (take_all, take_one) in all.iter().zip(more) {
-            let budget = Budget::new();
+            let budget = SearchBudget::new();
             assert!(take_all(&budget) && !take_one(&budget));
         }
     }
 
     #[test]
     fn nothing_can_be_taken_once_there_was_too_little() {
-        let budget = Budget::new();
+        let budget = SearchBudget::new();
         assert!(!budget.take_term(DOCUMENTS_MAX + 1));
         assert!(!budget.take_terms(1) && !budget.take_documents(0) && !budget.take_positions(1) && !budget.take_step());
     }
@@ -160,7 +160,7 @@ mod tests {
             (10, 1_000_000, 10 + 10 * BLOCK_COST),
             (1_000_000, 1_280, 1_000_000 + 10 * BLOCK_COST),
         ] {
-            let budget = Budget::new();
+            let budget = SearchBudget::new();
             assert!(budget.take_seeks(count, documents));
             assert_eq!(budget.documents.load(Ordering::Relaxed), DOCUMENTS_MAX - cost, "{count} of {documents}");
         }
@@ -168,9 +168,9 @@ mod tests {
 
     #[test]
     fn what_is_stored_costs_more_than_what_is_listed() {
-        let budget = Budget::new();
+        let budget = SearchBudget::new();
         assert!(budget.take_stored(DOCUMENTS_MAX / STORED_COST));
         assert!(!budget.take_stored(1));
-        assert!(!Budget::new().take_stored(u64::MAX));
+        assert!(!SearchBudget::new().take_stored(u64::MAX));
     }
 }

@@ -13,41 +13,41 @@ use tantivy::directory::{DirectoryLock, FileHandle, Lock, MmapDirectory, WatchCa
 use tantivy::{Directory, IndexMeta};
 
 #[derive(Clone, Debug)]
-pub struct Files {
+pub struct IndexDirectory {
     inner: MmapDirectory,
     root: PathBuf,
     /// The list of files, if it is still to be written.
     list: Arc<Mutex<Option<Vec<u8>>>>,
 }
 
-const LIST: &str = ".managed.json";
-const META: &str = "meta.json";
+const LIST_FILE: &str = ".managed.json";
+const META_FILE: &str = "meta.json";
 
 /// Removes files that the last commit does not use, which an interrupted process has left. Nobody may write or merge
 /// meanwhile.
 ///
 /// A file of deletions is named after its operation number. Numbering restarts at the last commit, so a leftover file would
 /// fail the next commit.
-pub fn sweep(root: &Path, meta: &IndexMeta) -> io::Result<()> {
+pub fn remove_orphans(root: &Path, meta: &IndexMeta) -> io::Result<()> {
     let living = meta.list_segment_files();
     for file in std::fs::read_dir(root)? {
         let file = file?;
         let name = PathBuf::from(file.file_name());
         let is_lock = name.extension().is_some_and(|extension| extension == "lock");
-        if !living.contains(&name) && name != Path::new(META) && name != Path::new(LIST) && !is_lock {
+        if !living.contains(&name) && name != Path::new(META_FILE) && name != Path::new(LIST_FILE) && !is_lock {
             std::fs::remove_file(file.path())?;
         }
     }
     Ok(())
 }
 
-impl Files {
+impl IndexDirectory {
     pub fn open(root: &Path) -> Result<Self, OpenDirectoryError> {
-        Ok(Files { inner: MmapDirectory::open(root)?, root: root.into(), list: Arc::default() })
+        Ok(IndexDirectory { inner: MmapDirectory::open(root)?, root: root.into(), list: Arc::default() })
     }
 }
 
-impl Directory for Files {
+impl Directory for IndexDirectory {
     fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
         self.inner.get_file_handle(path)
     }
@@ -70,7 +70,7 @@ impl Directory for Files {
 
     fn atomic_write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        if path == Path::new(LIST) {
+        if path == Path::new(LIST_FILE) {
             *list = Some(bytes.to_vec());
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl Directory for Files {
             // The rename is atomic: readers see the old list or the new one.
             let next = self.root.join(".managed.next");
             std::fs::write(&next, bytes)?;
-            std::fs::rename(next, self.root.join(LIST))?;
+            std::fs::rename(next, self.root.join(LIST_FILE))?;
         }
         self.inner.atomic_write(path, bytes)
     }

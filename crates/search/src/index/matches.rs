@@ -6,7 +6,7 @@ use tantivy::schema::IndexRecordOption;
 use tantivy::{DocId, DocSet, InvertedIndexReader, Score, TERMINATED};
 
 /// Documents with the best points of each: a list, which becomes a table at a sixteenth of the segment.
-pub struct Matches {
+pub struct SegmentMatches {
     list: Vec<(DocId, u8)>,
     table: Option<Vec<u8>>,
     max_doc: u32,
@@ -14,14 +14,14 @@ pub struct Matches {
 
 const LIST_MIN: usize = 4_096;
 
-impl Matches {
+impl SegmentMatches {
     pub fn new(max_doc: u32) -> Self {
-        Matches { list: Vec::new(), table: None, max_doc }
+        SegmentMatches { list: Vec::new(), table: None, max_doc }
     }
 
     /// Adds all documents of a term. The reader is reused for the next term of the same column: it holds two blocks of 128
     /// numbers.
-    pub fn read(
+    pub fn add_term_documents(
         &mut self,
         index: &InvertedIndexReader,
         info: &TermInfo,
@@ -34,26 +34,26 @@ impl Matches {
         }
         let Some(postings) = reader else { return Ok(()) };
         while !postings.docs().is_empty() {
-            self.add(postings.docs(), points);
+            self.add_documents(postings.docs(), points);
             postings.advance();
         }
         Ok(())
     }
 
-    pub fn add(&mut self, docs: &[DocId], points: u8) {
+    pub fn add_documents(&mut self, docs: &[DocId], points: u8) {
         match &mut self.table {
-            Some(table) => docs.iter().for_each(|&doc| improve(table, doc, points)),
+            Some(table) => docs.iter().for_each(|&doc| raise_points(table, doc, points)),
             None => self.list.extend(docs.iter().map(|&doc| (doc, points))),
         }
         if self.list.len() > LIST_MIN && self.list.len() > self.max_doc as usize / 16 {
             let mut table = vec![0_u8; self.max_doc as usize];
-            self.list.drain(..).for_each(|(doc, points)| improve(&mut table, doc, points));
+            self.list.drain(..).for_each(|(doc, points)| raise_points(&mut table, doc, points));
             self.table = Some(table);
         }
     }
 
     /// Each document once, in ascending order.
-    pub fn finish(self) -> Vec<(DocId, u8)> {
+    pub fn into_sorted(self) -> Vec<(DocId, u8)> {
         if let Some(table) = self.table {
             return (0..).zip(table).filter(|&(_, points)| points > 0).collect();
         }
@@ -65,7 +65,7 @@ impl Matches {
 
     /// A scorer over the documents, with their points multiplied by `times`.
     pub fn into_scorer(self, times: u8) -> Box<dyn Scorer> {
-        let matches = self.finish();
+        let matches = self.into_sorted();
         if matches.is_empty() {
             return Box::new(EmptyScorer);
         }
@@ -73,7 +73,7 @@ impl Matches {
     }
 }
 
-fn improve(table: &mut [u8], doc: DocId, points: u8) {
+fn raise_points(table: &mut [u8], doc: DocId, points: u8) {
     if let Some(best) = table.get_mut(doc as usize) {
         *best = points.max(*best);
     }
@@ -81,7 +81,7 @@ fn improve(table: &mut [u8], doc: DocId, points: u8) {
 
 /// The first index from `at` on for which `is_before` is false. The steps double (galloping search), because it is mostly
 /// near.
-pub fn first_from(at: usize, is_before: impl Fn(usize) -> bool) -> usize {
+pub fn gallop_from(at: usize, is_before: impl Fn(usize) -> bool) -> usize {
     let mut step = 1;
     while is_before(at + step) {
         step *= 2;
@@ -111,7 +111,7 @@ impl DocSet for MatchScorer {
     }
 
     fn seek(&mut self, target: DocId) -> DocId {
-        self.at = first_from(self.at, |at| self.matches.get(at).is_some_and(|&(doc, _)| doc < target));
+        self.at = gallop_from(self.at, |at| self.matches.get(at).is_some_and(|&(doc, _)| doc < target));
         self.doc()
     }
 
@@ -136,23 +136,23 @@ mod tests {
 
     #[test]
     fn a_document_is_there_once_with_its_best_points() {
-        let mut few = Matches::new(100);
-        few.add(&[9, 3], 16);
-        few.add(&[3, 7], 80);
-        few.add(&[3, 9], 24);
-        assert_eq!(few.finish(), [(3, 80), (7, 80), (9, 24)]);
+        let mut few = SegmentMatches::new(100);
+        few.add_documents(&[9, 3], 16);
+        few.add_documents(&[3, 7], 80);
+        few.add_documents(&[3, 9], 24);
+        assert_eq!(few.into_sorted(), [(3, 80), (7, 80), (9, 24)]);
     }
 
     #[test]
     fn a_table_has_what_a_list_has() {
-        let mut many = Matches::new(10_000);
+        let mut many = SegmentMatches::new(10_000);
         let (even, all): (Vec<DocId>, Vec<DocId>) = ((0..10_000).step_by(2).collect(), (0..10_000).collect());
-        many.add(&even, 50);
+        many.add_documents(&even, 50);
         assert!(many.table.is_some() && many.list.is_empty());
-        many.add(&all, 12);
+        many.add_documents(&all, 12);
         let expected: Vec<(DocId, u8)> =
             all.iter().map(|&doc| (doc, if doc.is_multiple_of(2) { 50 } else { 12 })).collect();
-        assert_eq!(many.finish(), expected);
+        assert_eq!(many.into_sorted(), expected);
     }
 
     #[test]
@@ -162,19 +162,19 @@ mod tests {
             for target in 0..310 {
                 let is_before = |at: usize| numbers.get(at).is_some_and(|&number| number < target);
                 let expected = numbers.partition_point(|&number| number < target).max(at);
-                assert_eq!(first_from(at, is_before), expected, "{target} from {at}");
+                assert_eq!(gallop_from(at, is_before), expected, "{target} from {at}");
             }
         }
     }
 
     #[test]
     fn a_walk_goes_to_the_end_and_stays_there() {
-        let mut matches = Matches::new(100);
-        matches.add(&[2, 5, 50], 60);
+        let mut matches = SegmentMatches::new(100);
+        matches.add_documents(&[2, 5, 50], 60);
         let mut scorer = matches.into_scorer(3);
         assert_eq!((scorer.doc(), scorer.score().to_bits()), (2, 180_f32.to_bits()));
         assert_eq!((scorer.seek(2), scorer.seek(3), scorer.advance(), scorer.advance()), (2, 5, 50, TERMINATED));
         assert_eq!((scorer.advance(), scorer.seek(TERMINATED), scorer.doc()), (TERMINATED, TERMINATED, TERMINATED));
-        assert_eq!(Matches::new(100).into_scorer(1).doc(), TERMINATED);
+        assert_eq!(SegmentMatches::new(100).into_scorer(1).doc(), TERMINATED);
     }
 }

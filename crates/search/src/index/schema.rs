@@ -10,9 +10,9 @@ use tantivy::schema::{Field, IndexRecordOption, NumericOptions, Schema, TextFiel
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 use tantivy::{Index, IndexSettings, TantivyDocument, Term};
 
-use super::super::documents::{Document, Kind, Kinds};
-use search_language::Field as Asked;
-use search_language::fold::{fold, tokens};
+use super::super::documents::{DocumentKind, KindSet, SearchDocument};
+use search_language::QueryField as Asked;
+use search_language::fold::{fold_text, tokenize_text};
 
 /// The version of this format and of text folding. It is part of every commit: an index with another number is rebuilt.
 pub const FORMAT: u32 = 1;
@@ -26,55 +26,55 @@ const GAP: char = '\x1e';
 /// The prefix of a tenant's terms of one kind: the letters of the tenant's id and one letter for the kind. Its length is
 /// fixed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner(String, Kind);
+pub struct TermOwner(String, DocumentKind);
 
 /// `ten_` and 26 letters.
 const ID_START: usize = 4;
 pub const OWNER_LEN: usize = 27;
 
-impl Owner {
-    pub fn of(tenant: TenantId, kind: Kind) -> Self {
+impl TermOwner {
+    pub fn for_kind(tenant: TenantId, kind: DocumentKind) -> Self {
         let mut owner = tenant.to_string().split_off(ID_START);
-        owner.push(letter(kind));
-        Owner(owner, kind)
+        owner.push(kind_letter(kind));
+        TermOwner(owner, kind)
     }
 
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    pub fn is_any_of(&self, kinds: Kinds) -> bool {
-        kinds.has(self.1)
+    pub fn is_any_of(&self, kinds: KindSet) -> bool {
+        kinds.has_kind(self.1)
     }
 
     /// The key of a token in the dictionary.
-    pub fn token(&self, token: &str) -> Vec<u8> {
+    pub fn token_key(&self, token: &str) -> Vec<u8> {
         [self.as_bytes(), token.as_bytes()].concat()
     }
 
     /// A term of this tenant and kind. This is the only place that makes terms.
-    fn term(&self, field: Field, text: &str) -> Term {
+    fn make_term(&self, field: Field, text: &str) -> Term {
         Term::from_field_text(field, &[self.0.as_str(), text].concat())
     }
 
-    pub fn exact(&self, fields: &Fields, name: &str, value: &str) -> Term {
-        self.term(fields.exact, &exact_text(name, value))
+    pub fn exact_term(&self, fields: &IndexFields, name: &str, value: &str) -> Term {
+        self.make_term(fields.exact, &exact_text(name, value))
     }
 
-    pub fn key(&self, fields: &Fields, id: &str) -> Term {
-        self.term(fields.key, id)
+    pub fn key_term(&self, fields: &IndexFields, id: &str) -> Term {
+        self.make_term(fields.key, id)
     }
 }
 
 /// These letters must not change: existing indexes contain them.
-fn letter(kind: Kind) -> char {
+fn kind_letter(kind: DocumentKind) -> char {
     match kind {
-        Kind::Device => 'd',
-        Kind::User => 'u',
-        Kind::Organization => 'o',
-        Kind::Ticket => 't',
-        Kind::Workflow => 'w',
-        Kind::Software => 's',
+        DocumentKind::Device => 'd',
+        DocumentKind::User => 'u',
+        DocumentKind::Organization => 'o',
+        DocumentKind::Ticket => 't',
+        DocumentKind::Workflow => 'w',
+        DocumentKind::Software => 's',
     }
 }
 
@@ -83,7 +83,7 @@ fn exact_text(name: &str, value: &str) -> String {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Fields {
+pub struct IndexFields {
     pub key: Field,
     pub name: Field,
     pub body: Field,
@@ -92,10 +92,10 @@ pub struct Fields {
     pub rank: Field,
     pub tie_high: Field,
     pub tie_low: Field,
-    pub shown: Field,
+    pub stored: Field,
 }
 
-pub fn schema() -> (Schema, Fields) {
+pub fn build_schema() -> (Schema, IndexFields) {
     let text = |option| {
         // Ranking ignores the length of texts, which saves a byte per document and field.
         let indexing = TextFieldIndexing::default().set_tokenizer(TOKENIZER).set_index_option(option);
@@ -103,7 +103,7 @@ pub fn schema() -> (Schema, Fields) {
     };
     let fast = || NumericOptions::default().set_fast();
     let mut builder = Schema::builder();
-    let fields = Fields {
+    let fields = IndexFields {
         key: builder.add_text_field("key", text(IndexRecordOption::Basic)),
         name: builder.add_text_field("name", text(IndexRecordOption::WithFreqsAndPositions)),
         body: builder.add_text_field("body", text(IndexRecordOption::WithFreqsAndPositions)),
@@ -113,7 +113,7 @@ pub fn schema() -> (Schema, Fields) {
         tie_high: builder.add_u64_field("tie_high", fast()),
         tie_low: builder.add_u64_field("tie_low", fast()),
         // A text field, because tantivy reads a bytes field byte by byte.
-        shown: builder.add_text_field("shown", TextOptions::default().set_stored()),
+        stored: builder.add_text_field("shown", TextOptions::default().set_stored()),
     };
     (builder.build(), fields)
 }
@@ -121,7 +121,7 @@ pub fn schema() -> (Schema, Fields) {
 /// The size of a block of stored documents. Every hit unpacks one, so it is only a few documents.
 const SHOWN_BLOCK_BYTES: usize = 4_096;
 
-pub fn settings() -> IndexSettings {
+pub fn index_settings() -> IndexSettings {
     IndexSettings {
         // This avoids an extra thread for every segment that is written.
         docstore_compress_dedicated_thread: false,
@@ -131,13 +131,13 @@ pub fn settings() -> IndexSettings {
 }
 
 /// Must be called after every open or create: the index does not store tokenizers, and writing fails without this one.
-pub fn register(index: &Index) {
+pub fn register_tokenizer(index: &Index) {
     index.tokenizers().register(TOKENIZER, OwnerTokenizer::default());
 }
 
 /// The stored part of a document, from which hits are made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Shown {
+pub struct StoredDocument {
     pub tenant: String,
     /// [`DocumentKind::to_number`].
     pub kind: u64,
@@ -151,15 +151,15 @@ pub struct Shown {
 }
 
 /// The tantivy document of a search document.
-pub fn entry(fields: &Fields, document: &Document) -> TantivyDocument {
-    let owner = Owner::of(document.tenant, document.kind);
+pub fn build_entry(fields: &IndexFields, document: &SearchDocument) -> TantivyDocument {
+    let owner = TermOwner::for_kind(document.tenant, document.kind);
     let mut entry = TantivyDocument::default();
     entry.add_text(fields.key, [owner.0.as_str(), &NEXT.to_string(), &document.id].concat());
     for (field, texts) in [(fields.name, &document.names), (fields.body, &document.bodies)] {
         let mut spelt = owner.0.clone();
         for (_, text) in texts {
             spelt.push(GAP);
-            for token in tokens(text) {
+            for token in tokenize_text(text) {
                 spelt.push(NEXT);
                 spelt.push_str(&token.text);
             }
@@ -172,9 +172,9 @@ pub fn entry(fields: &Fields, document: &Document) -> TantivyDocument {
         exact.push_str(&exact_text(name, &value));
     }
     entry.add_text(fields.exact, exact);
-    entry.add_u64(fields.kind, document.kind.number());
-    entry.add_u64(fields.rank, rank(document));
-    let (high, low) = tie(document);
+    entry.add_u64(fields.kind, document.kind.to_number());
+    entry.add_u64(fields.rank, document_rank(document));
+    let (high, low) = tie_breaker(document);
     entry.add_u64(fields.tie_high, high);
     entry.add_u64(fields.tie_low, low);
     // The short host name is not stored as a text: it is part of the full name.
@@ -182,9 +182,9 @@ pub fn entry(fields: &Fields, document: &Document) -> TantivyDocument {
         document.bodies.iter().any(|(of, whole)| of == field && whole.len() > text.len() && whole.starts_with(text))
     };
     let texts = document.names.iter().filter(|text| !is_part(text)).chain(&document.bodies);
-    let shown = Shown {
+    let shown = StoredDocument {
         tenant: document.tenant.to_string(),
-        kind: document.kind.number(),
+        kind: document.kind.to_number(),
         id: document.id.clone(),
         organization_id: document.organization_id.clone(),
         title: document.title.clone(),
@@ -192,7 +192,7 @@ pub fn entry(fields: &Fields, document: &Document) -> TantivyDocument {
         url: document.url.clone(),
         texts: texts.map(|(name, text)| ((*name).to_owned(), text.clone())).collect(),
     };
-    entry.add_text(fields.shown, serde_json::to_string(&shown).unwrap_or_default());
+    entry.add_text(fields.stored, serde_json::to_string(&shown).unwrap_or_default());
     entry
 }
 
@@ -202,34 +202,36 @@ pub const ORGANIZATION_ID: &str = "organization_id";
 pub const HOST_WORDS: &str = "host_words";
 
 /// Joins words to one exact value.
-pub fn in_words(words: impl IntoIterator<Item = String>) -> String {
+pub fn join_words(words: impl IntoIterator<Item = String>) -> String {
     words.into_iter().collect::<Vec<_>>().join(" ")
 }
 
-fn exact_terms(document: &Document) -> Vec<(&'static str, String)> {
+fn exact_terms(document: &SearchDocument) -> Vec<(&'static str, String)> {
     let mut terms: Vec<(&'static str, String)> =
         document.exact.iter().map(|(field, value)| (field.name(), value.clone())).collect();
     terms.extend(document.organization_id.iter().map(|id| (ORGANIZATION_ID, id.clone())));
     let hosts = document.exact.iter().filter(|(field, _)| *field == Asked::Host);
-    terms.extend(hosts.map(|(_, host)| (HOST_WORDS, in_words(tokens(host).into_iter().map(|token| token.text)))));
+    terms.extend(
+        hosts.map(|(_, host)| (HOST_WORDS, join_words(tokenize_text(host).into_iter().map(|token| token.text)))),
+    );
     terms
 }
 
 /// The order among documents that match equally well: live before others, then newer before older. It has 48 bits.
-fn rank(document: &Document) -> u64 {
-    let at = u64::try_from(document.at.as_millis()).unwrap_or_default();
+fn document_rank(document: &SearchDocument) -> u64 {
+    let at = u64::try_from(document.changed_at.as_millis()).unwrap_or_default();
     u64::from(document.is_live) << 47 | at.min((1 << 47) - 1)
 }
 
 /// The order among documents with equal ranks: the first letters of the title, then an arbitrary but stable hash.
-fn tie(document: &Document) -> (u64, u64) {
+fn tie_breaker(document: &SearchDocument) -> (u64, u64) {
     let number = |bytes: &[u8]| {
         let mut first = [0; 8];
         first.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
         u64::from_be_bytes(first)
     };
     let whole = [document.kind.as_str(), "\0", &document.id].concat();
-    (number(fold(&document.title).as_bytes()), number(&sha256(whole.as_bytes())))
+    (number(fold_text(&document.title).as_bytes()), number(&sha256(whole.as_bytes())))
 }
 
 /// Splits a text of [`build_entry`]: the owner, then tokens, each after [`NEXT`]. Emits every token prefixed with the owner.

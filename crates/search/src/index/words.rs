@@ -12,14 +12,14 @@ use tantivy::schema::Field;
 use tantivy::{DocId, InvertedIndexReader, Score, SegmentReader, TantivyError};
 use tantivy_fst::Automaton;
 
-use super::budget::Budget;
-use super::matches::Matches;
-use super::schema::{Fields, OWNER_LEN, Owner};
+use super::budget::SearchBudget;
+use super::matches::SegmentMatches;
+use super::schema::{IndexFields, OWNER_LEN, TermOwner};
 use search_language::typos::starts_may_have_typos;
 
 /// How a word of the query may match a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reach {
+pub enum MatchMode {
     Exact,
     Prefix,
     /// Tokens at most this many edits away, or, for longer words, tokens that start with such a word; includes `Prefix`.
@@ -43,24 +43,24 @@ pub mod points {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Class {
+enum MatchClass {
     Exact,
     Prefix,
     Typo(u8),
 }
 
-fn points_of(class: Class, is_name: bool) -> u8 {
+fn match_points(class: MatchClass, is_name: bool) -> u8 {
     let of = |name, body| if is_name { name } else { body };
     match class {
-        Class::Exact => of(points::EXACT_NAME, points::EXACT_BODY),
-        Class::Prefix => of(points::PREFIX_NAME, points::PREFIX_BODY),
-        Class::Typo(0 | 1) => of(points::TYPO_NAME[0], points::TYPO_BODY[0]),
-        Class::Typo(_) => of(points::TYPO_NAME[1], points::TYPO_BODY[1]),
+        MatchClass::Exact => of(points::EXACT_NAME, points::EXACT_BODY),
+        MatchClass::Prefix => of(points::PREFIX_NAME, points::PREFIX_BODY),
+        MatchClass::Typo(0 | 1) => of(points::TYPO_NAME[0], points::TYPO_BODY[0]),
+        MatchClass::Typo(_) => of(points::TYPO_NAME[1], points::TYPO_BODY[1]),
     }
 }
 
 /// The automaton of the words at most `edits` edits away. Its tables take milliseconds to build, once per process.
-pub fn typos(word: &str, edits: u8) -> DFA {
+pub fn typo_automaton(word: &str, edits: u8) -> DFA {
     static BUILDERS: [OnceLock<LevenshteinAutomatonBuilder>; 2] = [OnceLock::new(), OnceLock::new()];
     let (builder, edits) = if edits > 1 { (&BUILDERS[1], 2) } else { (&BUILDERS[0], 1) };
     builder.get_or_init(|| LevenshteinAutomatonBuilder::new(edits, true)).build_dfa(word)
@@ -72,27 +72,27 @@ pub fn typos(word: &str, edits: u8) -> DFA {
 /// It uses the automaton of the whole word and remembers the best match on the way: the library's prefix automaton forgets a
 /// match at two edits if the following characters lead away from it.
 struct OwnerAutomaton<'a> {
-    owners: &'a [Owner],
+    owners: &'a [TermOwner],
     word: &'a [u8],
     typos: Option<&'a DFA>,
     /// Whether a token also matches by its beginning with typos.
     is_start_enough: bool,
     /// Once it is exhausted, nothing more matches.
-    budget: &'a Budget,
+    budget: &'a SearchBudget,
 }
 
 #[derive(Clone, Copy)]
-enum Walk {
+enum AutomatonState {
     /// How many bytes of an owner have matched.
     Owner(usize),
-    Word(WordWalk),
+    Word(WordState),
     Dead,
 }
 
 #[derive(Clone, Copy)]
-struct WordWalk {
+struct WordState {
     /// How many bytes of the word have matched exactly; `None` after the first difference.
-    begun: Option<usize>,
+    prefix_len: Option<usize>,
     /// The state of the typo automaton, and the edits so far, or the fewest of any beginning.
     state: u32,
     best: u8,
@@ -100,7 +100,7 @@ struct WordWalk {
 
 const NO_MATCH: u8 = u8::MAX;
 
-fn edits_at(word: &DFA, state: u32) -> u8 {
+fn distance_at(word: &DFA, state: u32) -> u8 {
     match word.distance(state) {
         Distance::Exact(edits) => edits,
         Distance::AtLeast(_) => NO_MATCH,
@@ -108,12 +108,12 @@ fn edits_at(word: &DFA, state: u32) -> u8 {
 }
 
 /// The edits between the word and the token, or the fewest between the word and any beginning of the token.
-pub fn edits_of(word: &DFA, token: &[u8], is_start_enough: bool) -> Option<u8> {
+pub fn edit_distance(word: &DFA, token: &[u8], is_start_enough: bool) -> Option<u8> {
     let mut state = word.initial_state();
-    let mut best = edits_at(word, state);
+    let mut best = distance_at(word, state);
     for &byte in token {
         state = word.transition(state, byte);
-        let edits = edits_at(word, state);
+        let edits = distance_at(word, state);
         best = if is_start_enough { best.min(edits) } else { edits };
         if state == SINK_STATE {
             break;
@@ -123,63 +123,71 @@ pub fn edits_of(word: &DFA, token: &[u8], is_start_enough: bool) -> Option<u8> {
 }
 
 impl OwnerAutomaton<'_> {
-    fn begin(&self) -> Walk {
+    fn start_word(&self) -> AutomatonState {
         let (state, best) = match self.typos {
-            Some(typos) => (typos.initial_state(), edits_at(typos, typos.initial_state())),
+            Some(typos) => (typos.initial_state(), distance_at(typos, typos.initial_state())),
             None => (SINK_STATE, NO_MATCH),
         };
-        Walk::Word(WordWalk { begun: Some(0), state, best })
+        AutomatonState::Word(WordState { prefix_len: Some(0), state, best })
     }
 
-    fn is_begun(&self, walk: &WordWalk) -> bool {
-        walk.begun == Some(self.word.len())
+    fn has_prefix(&self, walk: &WordState) -> bool {
+        walk.prefix_len == Some(self.word.len())
     }
 }
 
 impl Automaton for OwnerAutomaton<'_> {
-    type State = Walk;
+    type State = AutomatonState;
 
-    fn start(&self) -> Walk {
-        if self.owners.is_empty() { Walk::Dead } else { Walk::Owner(0) }
+    fn start(&self) -> AutomatonState {
+        if self.owners.is_empty() { AutomatonState::Dead } else { AutomatonState::Owner(0) }
     }
 
-    fn is_match(&self, state: &Walk) -> bool {
-        matches!(state, Walk::Word(walk) if self.is_begun(walk) || walk.best != NO_MATCH)
+    fn is_match(&self, state: &AutomatonState) -> bool {
+        matches!(state, AutomatonState::Word(walk) if self.has_prefix(walk) || walk.best != NO_MATCH)
     }
 
-    fn can_match(&self, state: &Walk) -> bool {
+    fn can_match(&self, state: &AutomatonState) -> bool {
         match state {
-            Walk::Owner(_) => true,
-            Walk::Word(walk) => walk.begun.is_some() || walk.state != SINK_STATE || walk.best != NO_MATCH,
-            Walk::Dead => false,
+            AutomatonState::Owner(_) => true,
+            AutomatonState::Word(walk) => {
+                walk.prefix_len.is_some() || walk.state != SINK_STATE || walk.best != NO_MATCH
+            }
+            AutomatonState::Dead => false,
         }
     }
 
-    fn accept(&self, state: &Walk, byte: u8) -> Walk {
+    fn accept(&self, state: &AutomatonState, byte: u8) -> AutomatonState {
         match *state {
             // All owners are of one tenant and differ only in their last letter.
-            Walk::Owner(at) if self.owners.iter().any(|owner| owner.as_bytes().get(at) == Some(&byte)) => {
-                if at + 1 == OWNER_LEN { self.begin() } else { Walk::Owner(at + 1) }
+            AutomatonState::Owner(at) if self.owners.iter().any(|owner| owner.as_bytes().get(at) == Some(&byte)) => {
+                if at + 1 == OWNER_LEN {
+                    self.start_word()
+                } else {
+                    AutomatonState::Owner(at + 1)
+                }
             }
-            Walk::Word(walk) if self.is_begun(&walk) => Walk::Word(walk),
-            Walk::Word(walk) => {
-                let begun = walk.begun.filter(|at| self.word.get(*at) == Some(&byte)).map(|at| at + 1);
-                let Some(typos) = self.typos else { return Walk::Word(WordWalk { begun, ..walk }) };
+            AutomatonState::Word(walk) if self.has_prefix(&walk) => AutomatonState::Word(walk),
+            AutomatonState::Word(walk) => {
+                let begun = walk.prefix_len.filter(|at| self.word.get(*at) == Some(&byte)).map(|at| at + 1);
+                let Some(typos) = self.typos else {
+                    return AutomatonState::Word(WordState { prefix_len: begun, ..walk });
+                };
                 if !self.budget.take_step() {
-                    return Walk::Dead;
+                    return AutomatonState::Dead;
                 }
                 let state = typos.transition(walk.state, byte);
-                let edits = edits_at(typos, state);
+                let edits = distance_at(typos, state);
                 let best = if self.is_start_enough { walk.best.min(edits) } else { edits };
-                Walk::Word(WordWalk { begun, state, best })
+                AutomatonState::Word(WordState { prefix_len: begun, state, best })
             }
-            Walk::Owner(_) | Walk::Dead => Walk::Dead,
+            AutomatonState::Owner(_) | AutomatonState::Dead => AutomatonState::Dead,
         }
     }
 }
 
 /// The smallest key after all keys with this prefix. Keys are UTF-8, in which no byte is 255.
-pub fn behind(start: &[u8]) -> Vec<u8> {
+pub fn prefix_end(start: &[u8]) -> Vec<u8> {
     let mut end = start.to_vec();
     if let Some(last) = end.last_mut() {
         *last += 1;
@@ -192,11 +200,11 @@ pub fn behind(start: &[u8]) -> Vec<u8> {
 pub struct WordQuery {
     name: Field,
     body: Field,
-    owners: Arc<[Owner]>,
+    owners: Arc<[TermOwner]>,
     word: Arc<str>,
-    reach: Reach,
+    reach: MatchMode,
     typo: Option<Arc<DFA>>,
-    budget: Arc<Budget>,
+    budget: Arc<SearchBudget>,
 }
 
 impl std::fmt::Debug for WordQuery {
@@ -206,10 +214,16 @@ impl std::fmt::Debug for WordQuery {
 }
 
 impl WordQuery {
-    pub fn new(fields: &Fields, owners: &Arc<[Owner]>, word: &str, reach: Reach, budget: &Arc<Budget>) -> Self {
+    pub fn new(
+        fields: &IndexFields,
+        owners: &Arc<[TermOwner]>,
+        word: &str,
+        reach: MatchMode,
+        budget: &Arc<SearchBudget>,
+    ) -> Self {
         let typo = match reach {
-            Reach::Typo(edits) => Some(Arc::new(typos(word, edits))),
-            Reach::Exact | Reach::Prefix => None,
+            MatchMode::Typo(edits) => Some(Arc::new(typo_automaton(word, edits))),
+            MatchMode::Exact | MatchMode::Prefix => None,
         };
         WordQuery {
             name: fields.name,
@@ -223,13 +237,20 @@ impl WordQuery {
     }
 
     /// Adds the documents of the owners' matching tokens in one column.
-    fn read(&self, index: &InvertedIndexReader, is_name: bool, into: &mut Matches) -> tantivy::Result<()> {
+    fn collect_matches(
+        &self,
+        index: &InvertedIndexReader,
+        is_name: bool,
+        into: &mut SegmentMatches,
+    ) -> tantivy::Result<()> {
         let mut postings = None;
-        let mut take = |info: &TermInfo, class| self.take(index, info, points_of(class, is_name), into, &mut postings);
-        if self.reach == Reach::Exact {
+        let mut take = |info: &TermInfo, class| {
+            self.add_token_documents(index, info, match_points(class, is_name), into, &mut postings)
+        };
+        if self.reach == MatchMode::Exact {
             for owner in self.owners.iter() {
-                if let Some(info) = index.terms().get(owner.token(&self.word))?
-                    && !take(&info, Class::Exact)?
+                if let Some(info) = index.terms().get(owner.token_key(&self.word))?
+                    && !take(&info, MatchClass::Exact)?
                 {
                     break;
                 }
@@ -243,10 +264,10 @@ impl WordQuery {
         while let Some((key, info)) = stream.next() {
             let token = key.get(OWNER_LEN..).unwrap_or_default();
             let class = match token.strip_prefix(word) {
-                Some(b"") => Class::Exact,
-                Some(_) => Class::Prefix,
-                None => match typos.and_then(|typos| edits_of(typos, token, is_start_enough)) {
-                    Some(edits) => Class::Typo(edits),
+                Some(b"") => MatchClass::Exact,
+                Some(_) => MatchClass::Prefix,
+                None => match typos.and_then(|typos| edit_distance(typos, token, is_start_enough)) {
+                    Some(edits) => MatchClass::Typo(edits),
                     None => continue,
                 },
             };
@@ -258,18 +279,18 @@ impl WordQuery {
     }
 
     /// Adds the documents of one token. False if that exceeds the budget.
-    fn take(
+    fn add_token_documents(
         &self,
         index: &InvertedIndexReader,
         info: &TermInfo,
         points: u8,
-        into: &mut Matches,
+        into: &mut SegmentMatches,
         postings: &mut Option<BlockSegmentPostings>,
     ) -> tantivy::Result<bool> {
         if !self.budget.take_term(info.doc_freq.into()) {
             return Ok(false);
         }
-        into.read(index, info, points, postings)?;
+        into.add_term_documents(index, info, points, postings)?;
         Ok(true)
     }
 }
@@ -282,9 +303,9 @@ impl Query for WordQuery {
 
 impl Weight for WordQuery {
     fn scorer(&self, reader: &SegmentReader, _: Score) -> tantivy::Result<Box<dyn Scorer>> {
-        let mut matches = Matches::new(reader.max_doc());
+        let mut matches = SegmentMatches::new(reader.max_doc());
         for field in [self.name, self.body] {
-            self.read(&*reader.inverted_index(field)?, field == self.name, &mut matches)?;
+            self.collect_matches(&*reader.inverted_index(field)?, field == self.name, &mut matches)?;
         }
         Ok(matches.into_scorer(1))
     }
@@ -298,7 +319,7 @@ impl Weight for WordQuery {
 mod tests {
     use kernel::base::{RecordId, TenantId};
 
-    use super::super::super::documents::Kind;
+    use super::super::super::documents::DocumentKind;
     use super::*;
     use search_language::CLAUSES_MAX;
 
@@ -311,9 +332,9 @@ mod tests {
 
     #[test]
     fn a_word_in_a_name_as_it_is_written_has_the_most_points() {
-        for class in [Class::Exact, Class::Prefix, Class::Typo(1), Class::Typo(2)] {
+        for class in [MatchClass::Exact, MatchClass::Prefix, MatchClass::Typo(1), MatchClass::Typo(2)] {
             for is_name in [true, false] {
-                assert!(points_of(class, is_name) <= points::EXACT_NAME);
+                assert!(match_points(class, is_name) <= points::EXACT_NAME);
             }
         }
     }
@@ -327,14 +348,18 @@ mod tests {
             ("pirnter", "printers", true, Some(1)),
             ("pirnter", "printers", false, None),
         ] {
-            assert_eq!(edits_of(&typos(word, 1), token.as_bytes(), is_start_enough), edits, "{word} {token}");
+            assert_eq!(
+                edit_distance(&typo_automaton(word, 1), token.as_bytes(), is_start_enough),
+                edits,
+                "{word} {token}"
+            );
         }
     }
 
     #[test]
     fn a_walk_ends_with_what_it_may_cost() {
-        let owners = [Kind::Ticket, Kind::User].map(|kind| Owner::of(TenantId::NONE, kind));
-        let (typos, budget) = (typos("printer", 1), Budget::new());
+        let owners = [DocumentKind::Ticket, DocumentKind::User].map(|kind| TermOwner::for_kind(TenantId::NONE, kind));
+        let (typos, budget) = (typo_automaton("printer", 1), SearchBudget::new());
         let automaton = OwnerAutomaton {
             owners: &owners,
             word: b"printer",
@@ -342,17 +367,18 @@ mod tests {
             is_start_enough: true,
             budget: &budget,
         };
-        let walk = |from: Walk, bytes: &[u8]| bytes.iter().fold(from, |state, byte| automaton.accept(&state, *byte));
+        let walk =
+            |from: AutomatonState, bytes: &[u8]| bytes.iter().fold(from, |state, byte| automaton.accept(&state, *byte));
         for owner in &owners {
             let start = walk(automaton.start(), owner.as_bytes());
             for (token, is_found) in [("prinetr", true), ("printers", true), ("prunters", true), ("paper", false)] {
                 assert_eq!(automaton.is_match(&walk(start, token.as_bytes())), is_found, "{token}");
             }
         }
-        let other = Owner::of(TenantId::NONE, Kind::Device);
+        let other = TermOwner::for_kind(TenantId::NONE, DocumentKind::Device);
         assert!(!automaton.can_match(&walk(automaton.start(), other.as_bytes())));
         let start = walk(automaton.start(), owners[0].as_bytes());
-        budget.exhaust();
+        budget.mark_exhausted();
         assert!(!automaton.can_match(&walk(start, b"p")));
     }
 }

@@ -4,110 +4,110 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use kernel::base::TenantId;
-use kernel::store::changes::Place;
+use kernel::store::changes::ChangePosition;
 use tantivy::index::SegmentId;
 use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, MergeCandidate, MergePolicy, NoMergePolicy};
 use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, SegmentMeta, TantivyError};
 
-use super::super::documents::{Document, Kind};
+use super::super::documents::{DocumentKind, SearchDocument};
 use super::super::folder::FREE_BYTES_MIN;
-use super::files::{Files, sweep};
-use super::schema::{self, FORMAT, Fields, Owner};
+use super::files::{IndexDirectory, remove_orphans};
+use super::schema::{self, FORMAT, IndexFields, TermOwner};
 
 /// An index that is open for reading.
 #[derive(Clone)]
-pub struct Opened {
+pub struct OpenIndex {
     pub path: PathBuf,
     pub index: Index,
-    pub fields: Fields,
+    pub fields: IndexFields,
     pub reader: IndexReader,
 }
 
 /// Why an index has to be rebuilt, in words.
-pub struct Unusable(pub String);
+pub struct UnusableIndex(pub String);
 
-impl From<TantivyError> for Unusable {
+impl From<TantivyError> for UnusableIndex {
     fn from(error: TantivyError) -> Self {
-        Unusable(error.to_string())
+        UnusableIndex(error.to_string())
     }
 }
 
 /// The number of unpacked blocks of stored documents that are cached for each segment.
 const SHOWN_BLOCKS: usize = 8;
 
-fn reader(index: &Index) -> tantivy::Result<IndexReader> {
+fn open_reader(index: &Index) -> tantivy::Result<IndexReader> {
     // The writer reloads the reader after a commit; no thread watches the folder.
     index.reader_builder().reload_policy(ReloadPolicy::Manual).doc_store_cache_num_blocks(SHOWN_BLOCKS).try_into()
 }
 
 /// Creates an empty index in a new folder.
-pub fn create(path: &Path) -> tantivy::Result<Opened> {
+pub fn create_index(path: &Path) -> tantivy::Result<OpenIndex> {
     std::fs::create_dir_all(path)?;
-    let (schema, fields) = schema::schema();
-    let index = Index::create(Files::open(path)?, schema, schema::settings())?;
-    schema::register(&index);
-    let reader = reader(&index)?;
-    Ok(Opened { path: path.into(), index, fields, reader })
+    let (schema, fields) = schema::build_schema();
+    let index = Index::create(IndexDirectory::open(path)?, schema, schema::index_settings())?;
+    schema::register_tokenizer(&index);
+    let reader = open_reader(&index)?;
+    Ok(OpenIndex { path: path.into(), index, fields, reader })
 }
 
 /// What each commit records of the state of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stands {
+pub struct CommitState {
     /// The index was written by this version.
     pub is_current: bool,
     /// Every change up to this feed position is in the index.
-    pub place: Place,
+    pub position: ChangePosition,
     /// The position that the store had saved before the commit. A store that has an earlier one is an older copy.
-    pub passed: Place,
+    pub saved_position: ChangePosition,
 }
 
 /// Opens an index if this version can read it and all its checksums hold.
-pub fn open(path: &Path) -> Result<(Opened, Stands), Unusable> {
+pub fn open_index(path: &Path) -> Result<(OpenIndex, CommitState), UnusableIndex> {
     // Tantivy trusts some of what it reads from files, and panics if it is damaged.
-    let opened = std::panic::catch_unwind(|| -> Result<(Opened, Stands), Unusable> {
-        let files = Files::open(path).map_err(TantivyError::from)?;
+    let opened = std::panic::catch_unwind(|| -> Result<(OpenIndex, CommitState), UnusableIndex> {
+        let files = IndexDirectory::open(path).map_err(TantivyError::from)?;
         let index = Index::open(files)?;
-        let (schema, fields) = schema::schema();
-        schema::register(&index);
+        let (schema, fields) = schema::build_schema();
+        schema::register_tokenizer(&index);
         let meta = index.load_metas()?;
         // An index that was never committed has no payload, and counts as missing.
-        let stands = meta.payload.as_deref().and_then(read_payload);
+        let stands = meta.payload.as_deref().and_then(decode_payload);
         let Some(stands) = stands.filter(|_| index.schema() == schema) else {
-            return Err(Unusable("it is of another version".to_owned()));
+            return Err(UnusableIndex("it is of another version".to_owned()));
         };
         // Tantivy verifies only the checksums of listed files.
         let listed = index.directory().list_managed_files();
         let terms = |segment: &tantivy::SegmentMeta| segment.relative_path(tantivy::index::SegmentComponent::Terms);
         if !meta.segments.iter().all(|segment| listed.contains(&terms(segment))) {
-            return Err(Unusable("some of its files are not listed".to_owned()));
+            return Err(UnusableIndex("some of its files are not listed".to_owned()));
         }
         if !index.validate_checksum()?.is_empty() {
-            return Err(Unusable("some of its files are damaged".to_owned()));
+            return Err(UnusableIndex("some of its files are damaged".to_owned()));
         }
         // Files left by a process that was killed or ran out of space are not needed.
-        sweep(path, &meta).map_err(TantivyError::from)?;
-        let reader = reader(&index)?;
-        Ok((Opened { path: path.into(), index, fields, reader }, stands))
+        remove_orphans(path, &meta).map_err(TantivyError::from)?;
+        let reader = open_reader(&index)?;
+        Ok((OpenIndex { path: path.into(), index, fields, reader }, stands))
     });
-    opened.unwrap_or_else(|_| Err(Unusable("it is damaged".to_owned())))
+    opened.unwrap_or_else(|_| Err(UnusableIndex("it is damaged".to_owned())))
 }
 
 /// How many documents an index has, without opening it for searches.
-pub fn count(path: &Path) -> tantivy::Result<u64> {
-    let meta = Index::open(Files::open(path)?)?.load_metas()?;
+pub fn count_documents(path: &Path) -> tantivy::Result<u64> {
+    let meta = Index::open(IndexDirectory::open(path)?)?.load_metas()?;
     Ok(meta.segments.iter().map(|segment| u64::from(segment.num_docs())).sum())
 }
 
-fn payload(place: Place, passed: Place) -> String {
+fn encode_payload(place: ChangePosition, passed: ChangePosition) -> String {
     format!("{FORMAT} {} {} {} {}", place.written_by, place.number, passed.written_by, passed.number)
 }
 
-fn read_payload(payload: &str) -> Option<Stands> {
+fn decode_payload(payload: &str) -> Option<CommitState> {
     let numbers: Vec<i64> = payload.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
     let [format, written_by, number, passed_by, passed] = *numbers.as_slice() else { return None };
-    let place = Place { written_by, number };
-    let passed = Place { written_by: passed_by, number: passed };
-    Some(Stands { is_current: format == i64::from(FORMAT), place, passed })
+    let place = ChangePosition { written_by, number };
+    let passed = ChangePosition { written_by: passed_by, number: passed };
+    Some(CommitState { is_current: format == i64::from(FORMAT), position: place, saved_position: passed })
 }
 
 /// The memory of a writer: the least that tantivy accepts, and the amount for a build.
@@ -116,11 +116,11 @@ const BUILDING_BYTES: usize = 120_000_000;
 
 /// How long to wait for the lock of a killed process, which the operating system may not have released yet.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
-const LOCK_LOOK: Duration = Duration::from_millis(50);
+const LOCK_POLL_EVERY: Duration = Duration::from_millis(50);
 
 /// Merges segments by size, as long as the disk has room.
 #[derive(Debug)]
-struct Merging {
+struct DiskAwareMergePolicy {
     by_size: LogMergePolicy,
     path: PathBuf,
 }
@@ -128,7 +128,7 @@ struct Merging {
 /// An upper bound of the size of a document in an index.
 const DOCUMENT_BYTES: u64 = 2_000;
 
-impl Merging {
+impl DiskAwareMergePolicy {
     fn new(path: &Path) -> Self {
         let mut by_size = LogMergePolicy::default();
         by_size.set_min_num_segments(8);
@@ -137,11 +137,11 @@ impl Merging {
         by_size.set_min_layer_size(1_000);
         // A segment is rewritten once a quarter of its documents are deleted.
         by_size.set_del_docs_ratio_before_merge(0.25);
-        Merging { by_size, path: path.into() }
+        DiskAwareMergePolicy { by_size, path: path.into() }
     }
 }
 
-impl MergePolicy for Merging {
+impl MergePolicy for DiskAwareMergePolicy {
     /// Leaves out merges for which there is no room: merged segments exist twice for a while.
     fn compute_merge_candidates(&self, segments: &[SegmentMeta]) -> Vec<MergeCandidate> {
         let free = fs4::available_space(&self.path).unwrap_or_default();
@@ -157,23 +157,23 @@ impl MergePolicy for Merging {
 }
 
 /// The writer of an index. After an error it is dropped, and the next one starts at the last commit.
-pub struct Writer {
-    fields: Fields,
+pub struct DocumentWriter {
+    fields: IndexFields,
     reader: IndexReader,
     inner: IndexWriter,
 }
 
-impl Writer {
-    pub fn steady(opened: &Opened) -> tantivy::Result<Self> {
-        Self::new(opened, STEADY_BYTES, Box::new(Merging::new(&opened.path)))
+impl DocumentWriter {
+    pub fn for_updates(opened: &OpenIndex) -> tantivy::Result<Self> {
+        Self::new(opened, STEADY_BYTES, Box::new(DiskAwareMergePolicy::new(&opened.path)))
     }
 
-    pub fn building(opened: &Opened) -> tantivy::Result<Self> {
+    pub fn for_build(opened: &OpenIndex) -> tantivy::Result<Self> {
         // The writer for updates merges the segments later; merging during the build would only delay it.
         Self::new(opened, BUILDING_BYTES, Box::new(NoMergePolicy))
     }
 
-    fn new(opened: &Opened, memory_bytes: usize, merging: Box<dyn MergePolicy>) -> tantivy::Result<Self> {
+    fn new(opened: &OpenIndex, memory_bytes: usize, merging: Box<dyn MergePolicy>) -> tantivy::Result<Self> {
         let options = IndexWriterOptions::builder()
             .num_worker_threads(1)
             .memory_budget_per_thread(memory_bytes)
@@ -182,31 +182,33 @@ impl Writer {
         let begun = Instant::now();
         let inner = loop {
             match opened.index.writer_with_options(options.clone()) {
-                Err(TantivyError::LockFailure(..)) if begun.elapsed() < LOCK_WAIT_MAX => std::thread::sleep(LOCK_LOOK),
+                Err(TantivyError::LockFailure(..)) if begun.elapsed() < LOCK_WAIT_MAX => {
+                    std::thread::sleep(LOCK_POLL_EVERY)
+                }
                 other => break other?,
             }
         };
         // No other writer exists now, and this one merges nothing before its first commit.
-        sweep(&opened.path, &opened.index.load_metas()?)?;
+        remove_orphans(&opened.path, &opened.index.load_metas()?)?;
         inner.set_merge_policy(merging);
-        Ok(Writer { fields: opened.fields, reader: opened.reader.clone(), inner })
+        Ok(DocumentWriter { fields: opened.fields, reader: opened.reader.clone(), inner })
     }
 
     /// Adds a document without removing an older one of the same record.
-    pub fn add(&mut self, document: &Document) -> tantivy::Result<()> {
-        self.inner.add_document(schema::entry(&self.fields, document)).map(drop)
+    pub fn add_document(&mut self, document: &SearchDocument) -> tantivy::Result<()> {
+        self.inner.add_document(schema::build_entry(&self.fields, document)).map(drop)
     }
 
     /// Removes the document of a record. It may be added again before the commit.
-    pub fn remove(&mut self, tenant: TenantId, kind: Kind, id: &str) {
-        self.inner.delete_term(Owner::of(tenant, kind).key(&self.fields, id));
+    pub fn remove_record(&mut self, tenant: TenantId, kind: DocumentKind, id: &str) {
+        self.inner.delete_term(TermOwner::for_kind(tenant, kind).key_term(&self.fields, id));
     }
 
     /// Commits the changes with their feed position and the one that the store has saved. Then readers see them.
-    pub fn commit(&mut self, place: Place, passed: Place) -> tantivy::Result<()> {
+    pub fn commit_changes(&mut self, place: ChangePosition, passed: ChangePosition) -> tantivy::Result<()> {
         let mut prepared = self.inner.prepare_commit()?;
         // Every commit sets the payload: one without would remove it.
-        prepared.set_payload(&payload(place, passed));
+        prepared.set_payload(&encode_payload(place, passed));
         prepared.commit()?;
         self.reader.reload()
     }

@@ -2,7 +2,7 @@
 //! server.
 
 use clap::{Args, Subcommand};
-use kernel::auth::{Tenant, create_tenant, find_tenant, list_tenants, operate};
+use kernel::auth::{Tenant, create_tenant, find_tenant, list_tenants, open_as_operator};
 use kernel::base::{Error, Result, Word};
 use kernel::store::{Purpose, Store};
 use serde_json::json;
@@ -19,10 +19,10 @@ use super::user::{self, UserCommand};
 use crate::config::StoreArgs;
 use people::users::{User, find_user};
 use tickets::Priority;
-use tickets::sla::{self, Policy, PriorityPolicy};
+use tickets::sla::{self, PriorityPolicy, SlaPolicy};
 
 #[derive(Subcommand)]
-pub enum Command {
+pub enum AdminCommand {
     /// The customers of this installation
     #[command(subcommand)]
     Tenant(TenantCommand),
@@ -53,7 +53,7 @@ pub enum Command {
 }
 
 #[derive(Args)]
-pub struct Common {
+pub struct CommonArgs {
     #[command(flatten)]
     pub store: StoreArgs,
     #[command(flatten)]
@@ -71,12 +71,12 @@ pub enum TenantCommand {
         #[arg(long)]
         slug: String,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// List all tenants
     List {
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
 }
 
@@ -85,7 +85,7 @@ pub enum SlaCommand {
     /// Promise a first response and a resolution for tickets that get this priority from now on
     Set {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         /// low, medium, high or critical
         #[arg(long, value_parser = parse_word::<Priority>)]
         priority: Priority,
@@ -100,30 +100,30 @@ pub enum SlaCommand {
         #[arg(long, requires = "hours")]
         timezone: Option<String>,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// List what a tenant promises
     List {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Promise nothing for this priority any more; tickets keep what they were promised
     Delete {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         /// low, medium, high or critical
         #[arg(long, value_parser = parse_word::<Priority>)]
         priority: Priority,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
 }
 
 /// Whose records a command is about.
 #[derive(Args)]
-pub struct Of {
+pub struct TenantArgs {
     /// The tenant's slug
     #[arg(long)]
     pub tenant: String,
@@ -131,68 +131,68 @@ pub struct Of {
 
 /// Whom a command is about.
 #[derive(Args)]
-pub struct Whom {
+pub struct UserArgs {
     #[command(flatten)]
-    pub of: Of,
+    pub of: TenantArgs,
     /// The user's e-mail address
     #[arg(long)]
     pub email: String,
 }
 
 pub fn parse_word<W: Word>(text: &str) -> Result<W, String> {
-    W::parse(text).ok_or_else(|| format!("must be {}", W::expected()))
+    W::parse(text).ok_or_else(|| format!("must be {}", W::expected_words()))
 }
 
-pub async fn run(command: Command) -> Result<()> {
+pub async fn run(command: AdminCommand) -> Result<()> {
     match command {
-        Command::Tenant(TenantCommand::Create { name, slug, common }) => {
-            let store = store::open(&common.store).await?;
+        AdminCommand::Tenant(TenantCommand::Create { name, slug, common }) => {
+            let store = store::open_store(&common.store).await?;
             let tenant = create_tenant(&store, &name, &slug).await?;
-            common.output.print(&tenant, |tenant| format!("Tenant {} ({}) was made.", tenant.slug, tenant.id))
+            common.output.print_value(&tenant, |tenant| format!("Tenant {} ({}) was made.", tenant.slug, tenant.id))
         }
-        Command::Tenant(TenantCommand::List { common }) => {
-            let store = store::open(&common.store).await?;
+        AdminCommand::Tenant(TenantCommand::List { common }) => {
+            let store = store::open_store(&common.store).await?;
             let tenants = list_tenants(&store.system(Purpose::Cli)).await?;
             let line = |tenant: &Tenant| format!("{}  {}  {}", tenant.id, tenant.slug, tenant.name);
-            common.output.print(&tenants, |tenants| tenants.iter().map(line).collect::<Vec<_>>().join("\n"))
+            common.output.print_value(&tenants, |tenants| tenants.iter().map(line).collect::<Vec<_>>().join("\n"))
         }
-        Command::Organization(command) => organization::run(command).await,
-        Command::User(command) => user::run(command).await,
-        Command::Session(command) => session::run(command).await,
-        Command::Sso(command) => sso::run(command).await,
-        Command::Sla(command) => run_sla(command).await,
-        Command::IngestKey(command) => ingest_key::run(command).await,
-        Command::Device(command) => device::run(command).await,
-        Command::Clock(command) => clock::run(command).await,
+        AdminCommand::Organization(command) => organization::run(command).await,
+        AdminCommand::User(command) => user::run(command).await,
+        AdminCommand::Session(command) => session::run(command).await,
+        AdminCommand::Sso(command) => sso::run(command).await,
+        AdminCommand::Sla(command) => run_sla(command).await,
+        AdminCommand::IngestKey(command) => ingest_key::run(command).await,
+        AdminCommand::Device(command) => device::run(command).await,
+        AdminCommand::Clock(command) => clock::run(command).await,
     }
 }
 
 async fn run_sla(command: SlaCommand) -> Result<()> {
     match command {
         SlaCommand::Set { of, priority, first_response_minutes, resolution_minutes, hours, timezone, common } => {
-            let store = store::open(&common.store).await?;
-            let db = operate(&store, &tenant(&store, &of).await?);
-            let policy = Policy { first_response_minutes, resolution_minutes, hours, timezone };
-            let set = sla::store::set(&db, PriorityPolicy { priority, policy }).await?;
-            common.output.print(&set, promised)
+            let store = store::open_store(&common.store).await?;
+            let db = open_as_operator(&store, &get_tenant(&store, &of).await?);
+            let policy = SlaPolicy { first_response_minutes, resolution_minutes, hours, timezone };
+            let set = sla::store::set_policy(&db, PriorityPolicy { priority, policy }).await?;
+            common.output.print_value(&set, format_policy)
         }
         SlaCommand::List { of, common } => {
-            let store = store::open(&common.store).await?;
-            let all = sla::store::list(&operate(&store, &tenant(&store, &of).await?)).await?;
-            common.output.print(&all, |all| all.iter().map(promised).collect::<Vec<_>>().join("\n"))
+            let store = store::open_store(&common.store).await?;
+            let all = sla::store::list_policies(&open_as_operator(&store, &get_tenant(&store, &of).await?)).await?;
+            common.output.print_value(&all, |all| all.iter().map(format_policy).collect::<Vec<_>>().join("\n"))
         }
         SlaCommand::Delete { of, priority, common } => {
-            let store = store::open(&common.store).await?;
-            sla::store::delete(&operate(&store, &tenant(&store, &of).await?), priority).await?;
-            common.output.print(&json!({ "priority": priority }), |_| {
+            let store = store::open_store(&common.store).await?;
+            sla::store::delete_policy(&open_as_operator(&store, &get_tenant(&store, &of).await?), priority).await?;
+            common.output.print_value(&json!({ "priority": priority }), |_| {
                 format!("Nothing is promised for {} from now on.", priority.as_str())
             })
         }
     }
 }
 
-fn promised(target: &PriorityPolicy) -> String {
-    let Policy { first_response_minutes, resolution_minutes, hours, timezone } = &target.policy;
+fn format_policy(target: &PriorityPolicy) -> String {
+    let SlaPolicy { first_response_minutes, resolution_minutes, hours, timezone } = &target.policy;
     let hours = match (hours, timezone) {
         (None, _) => "day and night".to_owned(),
         (Some(hours), zone) => format!("{hours} {}", zone.as_deref().unwrap_or("UTC")),
@@ -201,7 +201,7 @@ fn promised(target: &PriorityPolicy) -> String {
     format!("{priority}  first response {first_response_minutes} min  resolution {resolution_minutes} min  {hours}")
 }
 
-pub async fn tenant(store: &Store, of: &Of) -> Result<Tenant> {
+pub async fn get_tenant(store: &Store, of: &TenantArgs) -> Result<Tenant> {
     let slug = of.tenant.as_str();
     let found = find_tenant(&store.system(Purpose::Cli), slug).await?;
     found.ok_or_else(|| {
@@ -210,8 +210,8 @@ pub async fn tenant(store: &Store, of: &Of) -> Result<Tenant> {
 }
 
 /// The user and their tenant.
-pub async fn find(store: &Store, whom: &Whom) -> Result<(Tenant, User)> {
-    let tenant = tenant(store, &whom.of).await?;
+pub async fn get_user(store: &Store, whom: &UserArgs) -> Result<(Tenant, User)> {
+    let tenant = get_tenant(store, &whom.of).await?;
     let user = find_user(store, &tenant, &whom.email).await?;
     let missing = || {
         format!(

@@ -7,14 +7,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use kernel::auth::find_tenant;
-use kernel::base::{Error, Result, World};
-use kernel::startup::{forget_base_url, noted_base_url};
-use kernel::store::{Options, Purpose, Store, changes};
+use kernel::base::{Env, Error, Result};
+use kernel::startup::{delete_base_url, find_base_url};
+use kernel::store::{Purpose, Store, StoreOptions, changes};
 use serde_json::json;
 
 use super::EXIT_USAGE;
-use super::output::{Output, fail, say, warn};
-use super::store::{DataLock, open_as_it_is};
+use super::output::{Output, print_error, print_line, print_warning};
+use super::store::{DataLock, open_unmigrated};
 use crate::config::StoreArgs;
 use crate::migrations::MIGRATIONS;
 
@@ -49,8 +49,8 @@ pub struct RestoreArgs {
     output: Output,
 }
 
-pub async fn backup(args: &BackupArgs) -> Result<ExitCode> {
-    let to = chosen(args.file.as_ref(), args.to.as_ref())?;
+pub async fn run_backup(args: &BackupArgs) -> Result<ExitCode> {
+    let to = chosen_file(args.file.as_ref(), args.to.as_ref())?;
     if args.store.database_url.is_some() {
         return Ok(use_tools(&dump_command(to)));
     }
@@ -60,27 +60,27 @@ pub async fn backup(args: &BackupArgs) -> Result<ExitCode> {
     if to.exists() {
         return Err(Error::internal(format!("{} exists already; a backup never replaces a file", to.display())));
     }
-    let store = open_as_it_is(&args.store).await?;
+    let store = open_unmigrated(&args.store).await?;
     store.backup_to(to).await?;
     store.close().await;
     let bytes = fs::metadata(to).map_err(Error::internal)?.len();
     let secrets = args.store.secrets_path();
     let done = json!({ "path": to, "size_bytes": bytes, "secrets_included": false });
-    args.output.print(&done, |_| {
+    args.output.print_value(&done, |_| {
         format!("{} written, {bytes} bytes.\nThe secrets are not in it: keep {} apart, or no key will work after a restore.", to.display(), secrets.display())
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub async fn restore(args: &RestoreArgs) -> Result<ExitCode> {
-    let from = chosen(args.file.as_ref(), args.from.as_ref())?;
+pub async fn run_restore(args: &RestoreArgs) -> Result<ExitCode> {
+    let from = chosen_file(args.file.as_ref(), args.from.as_ref())?;
     if args.store.database_url.is_some() {
         return Ok(use_tools(&format!(
             "pg_restore --clean --if-exists --dbname=\"$TENANT_CONTROL_DATABASE_URL\" {}",
             from.display()
         )));
     }
-    let _lock = DataLock::take(&args.store)?;
+    let _lock = DataLock::acquire(&args.store)?;
     let target = args.store.database_file();
     if target.exists() && !args.force {
         return Err(Error::internal(format!(
@@ -89,12 +89,12 @@ pub async fn restore(args: &RestoreArgs) -> Result<ExitCode> {
         )));
     }
     let incoming = target.with_extension("db.incoming");
-    check(from, &incoming).await?;
+    stage_backup(from, &incoming).await?;
     let kept = set_aside(&target)?;
-    rename(&incoming, &target)?;
+    rename_file(&incoming, &target)?;
     sync_dir(&args.store.data_dir)?;
     let done = json!({ "path": target, "previous": kept, "secrets_included": false });
-    args.output.print(&done, |_| {
+    args.output.print_value(&done, |_| {
         let kept = kept.as_ref().map(|path| format!("\nThe store before is {}.", path.display())).unwrap_or_default();
         format!(
             "{} restored.{kept}\nThe secrets were not in the backup: {} must be those of its time.",
@@ -105,12 +105,12 @@ pub async fn restore(args: &RestoreArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn chosen<'a>(place: Option<&'a PathBuf>, name: Option<&'a PathBuf>) -> Result<&'a PathBuf> {
+fn chosen_file<'a>(place: Option<&'a PathBuf>, name: Option<&'a PathBuf>) -> Result<&'a PathBuf> {
     place.or(name).ok_or_else(|| Error::internal("name the file"))
 }
 
 /// Copies the backup beside the store and checks that it is complete before anything is replaced.
-async fn check(from: &Path, incoming: &Path) -> Result<()> {
+async fn stage_backup(from: &Path, incoming: &Path) -> Result<()> {
     remove_with_log(incoming);
     copy_with_log(from, incoming).map_err(|error| Error::internal(format!("{}: {error}", from.display())))?;
     let Err(problem) = prove_whole(incoming).await else { return Ok(()) };
@@ -120,24 +120,24 @@ async fn check(from: &Path, incoming: &Path) -> Result<()> {
 
 /// Checks the integrity of the copy, and removes from it the base URL of its server and the positions of its change readers.
 async fn prove_whole(incoming: &Path) -> Result<(), String> {
-    let text = |error: Error| error.cause().unwrap_or_else(|| error.to_string());
+    let text = |error: Error| error.cause_chain().unwrap_or_else(|| error.to_string());
     if is_cut_off(incoming).map_err(|error| error.to_string())? {
         return Err("it ends in the middle of a page".to_owned());
     }
-    let store = Store::open(Options::sqlite(incoming.to_owned()), World::default()).await.map_err(text)?;
+    let store = Store::open(StoreOptions::sqlite(incoming.to_owned()), Env::default()).await.map_err(text)?;
     let checked = store.self_check().await;
     let pending = store.pending_migrations(MIGRATIONS).await;
     // An empty file is a valid database too, but not one of this service.
     let all = store.system(Purpose::Cli);
     let ours = find_tenant(&all, "").await;
     // A backup of an early release has no table for the base URL.
-    let forgotten = match noted_base_url(&store).await {
-        Ok(Some(_)) => forget_base_url(&store).await,
+    let forgotten = match find_base_url(&store).await {
+        Ok(Some(_)) => delete_base_url(&store).await,
         Ok(None) | Err(_) => Ok(()),
     };
     // Such a backup has no table of change readers either.
     let forgotten = match (forgotten, changes::has_readers(&all).await) {
-        (Ok(()), Ok(true)) => changes::forget_readers(&all).await,
+        (Ok(()), Ok(true)) => changes::delete_all_readers(&all).await,
         (forgotten, _) => forgotten,
     };
     store.close().await;
@@ -195,15 +195,15 @@ fn set_aside(target: &Path) -> Result<Option<PathBuf>> {
         remove_with_log(target);
         return Ok(None);
     }
-    let stamp = World::default().now().as_millis();
+    let stamp = Env::default().now().as_millis();
     let kept = target.with_extension(format!("db.before-restore-{stamp}"));
     for suffix in ["-wal", "-shm"] {
         let (from, to) = (with_suffix(target, suffix), with_suffix(&kept, suffix));
         if from.exists() {
-            rename(&from, &to)?;
+            rename_file(&from, &to)?;
         }
     }
-    rename(target, &kept)?;
+    rename_file(target, &kept)?;
     Ok(Some(kept))
 }
 
@@ -219,7 +219,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     text.into()
 }
 
-fn rename(from: &Path, to: &Path) -> Result<()> {
+fn rename_file(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).map_err(|error| Error::internal(format!("{} to {}: {error}", from.display(), to.display())))
 }
 
@@ -238,8 +238,8 @@ fn dump_command(to: &Path) -> String {
 
 /// Prints the command to stdout, so that it can be piped, and the reason to stderr.
 fn use_tools(command: &str) -> ExitCode {
-    fail("this store is on PostgreSQL: back it up with pg_dump and restore it with pg_restore");
-    warn("hint: the secrets file is not in the database; keep a copy of it apart");
-    say(command);
+    print_error("this store is on PostgreSQL: back it up with pg_dump and restore it with pg_restore");
+    print_warning("hint: the secrets file is not in the database; keep a copy of it apart");
+    print_line(command);
     ExitCode::from(EXIT_USAGE)
 }

@@ -65,14 +65,16 @@
 //! A wait or an expiry that is wrong but within the longest valid one cannot be recognized as wrong, and stays.
 
 use clap::Subcommand;
-use kernel::auth::{TenantClock, bring_credentials_back, find_stuck_clock, list_clocks, operate, set_clock_back};
+use kernel::auth::{
+    TenantClock, clamp_future_credentials, find_stuck_clock, list_clocks, open_as_operator, reset_clock,
+};
 use kernel::base::{Error, Result, Timestamp};
 use kernel::events;
 use kernel::http::shorten_stored_answers;
 use kernel::store::{Db, Purpose};
 use serde::Serialize;
 
-use super::admin::{Common, Of, tenant};
+use super::admin::{CommonArgs, TenantArgs, get_tenant};
 use super::store;
 use crate::features::{api_keys, devices, organizations, tickets, users, webhooks, workflows};
 
@@ -81,44 +83,45 @@ pub enum ClockCommand {
     /// List where the clock of each tenant stands
     List {
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Set a clock back that ran ahead, with what was counted from it; run again, it goes on after an interruption
     Repair {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
 }
 
 pub async fn run(command: ClockCommand) -> Result<()> {
     match command {
         ClockCommand::List { common } => {
-            let store = store::open(&common.store).await?;
+            let store = store::open_store(&common.store).await?;
             let all = list_clocks(&store.system(Purpose::Cli)).await?;
-            common.output.print(&all, |all| all.iter().map(line).collect::<Vec<_>>().join("\n"))
+            common.output.print_value(&all, |all| all.iter().map(format_clock).collect::<Vec<_>>().join("\n"))
         }
         ClockCommand::Repair { of, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
-            let repaired = repair(&operate(&store, &tenant)).await.map_err(|error| interrupted(&error))?;
-            common.output.print(&Report { tenant: &tenant.slug, repaired }, said)
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
+            let repaired =
+                repair_clock(&open_as_operator(&store, &tenant)).await.map_err(|error| interrupted_error(&error))?;
+            common.output.print_value(&ClockRepairReport { tenant: &tenant.slug, repaired }, format_report)
         }
     }
 }
 
 /// The JSON output of a repair.
 #[derive(Serialize)]
-struct Report<'a> {
+struct ClockRepairReport<'a> {
     tenant: &'a str,
     #[serde(flatten)]
-    repaired: Repaired,
+    repaired: ClockRepair,
 }
 
 /// How many records a repair changed, and from when to when the clock was set.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Repaired {
+pub struct ClockRepair {
     /// `None` if the clock was not so far ahead that it needed a repair.
     pub from: Option<Timestamp>,
     pub to: Timestamp,
@@ -131,9 +134,9 @@ pub struct Repaired {
 
 /// Repairs the clock of a tenant, if it is so far ahead that nothing can be written. Credentials come first, because they
 /// could be used for longer than intended, and the clock last.
-pub async fn repair(db: &Db) -> Result<Repaired> {
+pub async fn repair_clock(db: &Db) -> Result<ClockRepair> {
     let Some((stood, now)) = find_stuck_clock(db).await? else {
-        return Ok(Repaired {
+        return Ok(ClockRepair {
             from: None,
             to: db.database_now().await?,
             api_keys: 0,
@@ -143,30 +146,32 @@ pub async fn repair(db: &Db) -> Result<Repaired> {
             workflow_steps: 0,
         });
     };
-    bring_credentials_back(db, now).await?;
-    let api_keys = api_keys::store::bring_back(db, now).await?;
+    clamp_future_credentials(db, now).await?;
+    let api_keys = api_keys::store::clamp_future_timestamps(db, now).await?;
     shorten_stored_answers(db, now).await?;
-    events::bring_back(db, now).await?;
-    let tickets = tickets::store::bring_back(db, now).await?;
-    let devices = devices::bring_back(db, now).await?;
-    organizations::bring_back(db, now).await?;
-    users::bring_back(db, now).await?;
-    let deliveries = webhooks::repair::store::bring_back(db, now).await?;
-    let run_max_ms = workflows::Settings::default().run_max_ms;
-    let workflow_steps = workflows::repair::store::bring_back(db, now, run_max_ms).await?;
-    let to = set_clock_back(db).await?;
-    Ok(Repaired { from: Some(stood), to, api_keys, tickets, devices, deliveries, workflow_steps })
+    events::clamp_future_timestamps(db, now).await?;
+    let tickets = tickets::store::clamp_future_timestamps(db, now).await?;
+    let devices = devices::clamp_future_timestamps(db, now).await?;
+    organizations::clamp_future_timestamps(db, now).await?;
+    users::clamp_future_timestamps(db, now).await?;
+    let deliveries = webhooks::repair::store::clamp_future_timestamps(db, now).await?;
+    let run_max_ms = workflows::WorkflowSettings::default().run_max_ms;
+    let workflow_steps = workflows::repair::store::clamp_future_timestamps(db, now, run_max_ms).await?;
+    let to = reset_clock(db).await?;
+    Ok(ClockRepair { from: Some(stood), to, api_keys, tickets, devices, deliveries, workflow_steps })
 }
 
 /// The error of an interrupted repair; the steps already done stay done.
-fn interrupted(error: &Error) -> Error {
-    let reason = error.cause().unwrap_or_else(|| error.detail().to_owned());
+fn interrupted_error(error: &Error) -> Error {
+    let reason = error.cause_chain().unwrap_or_else(|| error.detail().to_owned());
     Error::unavailable(format!("{reason}; the clock is not set back yet: run the same command again, and it goes on"))
 }
 
-fn said(report: &Report<'_>) -> String {
-    let Report { tenant, repaired: Repaired { from, to, api_keys, tickets, devices, deliveries, workflow_steps } } =
-        report;
+fn format_report(report: &ClockRepairReport<'_>) -> String {
+    let ClockRepairReport {
+        tenant,
+        repaired: ClockRepair { from, to, api_keys, tickets, devices, deliveries, workflow_steps },
+    } = report;
     match from {
         None => format!("The clock of {tenant} is not so far ahead that it needs repair."),
         Some(from) => format!(
@@ -177,7 +182,7 @@ fn said(report: &Report<'_>) -> String {
     }
 }
 
-fn line(clock: &TenantClock) -> String {
+fn format_clock(clock: &TenantClock) -> String {
     let ahead = match clock.ahead_ms {
         0 => String::new(),
         ahead_ms if clock.is_stuck() => format!("  AHEAD by {} s: nothing can be written", ahead_ms / 1_000),

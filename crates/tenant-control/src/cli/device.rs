@@ -4,48 +4,48 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use kernel::auth::operate;
+use kernel::auth::open_as_operator;
 use kernel::base::{Error, Result, Word};
 
-use super::admin::{Common, Of, tenant};
+use super::admin::{CommonArgs, TenantArgs, get_tenant};
 use super::store;
 use fleet::devices::actions::store::{change_tags, parse_tag};
-use fleet::devices::{self, By, Device, DeviceId};
-use fleet::inventory::import::store::{Imported, import};
-use fleet::inventory::import::{self, Format};
-use fleet::inventory::merge::store::merge;
+use fleet::devices::{self, ChangeOrigin, Device, DeviceId};
+use fleet::inventory::import::store::{ImportSummary, import_devices};
+use fleet::inventory::import::{self, ImportFormat};
+use fleet::inventory::merge::store::merge_duplicate;
 
 #[derive(Subcommand)]
 pub enum DeviceCommand {
     /// Make and change devices as a file says; a file with an error changes nothing
     Import {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         /// The file, or - for what comes in
         #[arg(long)]
         file: PathBuf,
         /// csv or ndjson [default: by the name of the file]
         #[arg(long, value_parser = parse_format)]
-        format: Option<Format>,
+        format: Option<ImportFormat>,
         /// Only say what would become of it
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Take a device out of the inventory; if it reports again, it is a new one
     Delete {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         #[arg(long, value_parser = parse_id)]
         id: DeviceId,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Add tags to a device, and take others away
     Tag {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         #[arg(long, value_parser = parse_id)]
         id: DeviceId,
         /// A tag to add; can be given several times
@@ -55,12 +55,12 @@ pub enum DeviceCommand {
         #[arg(long, value_parser = parse_tag)]
         remove: Vec<String>,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Make one of two records of the same machine; the duplicate is deleted
     Merge {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         /// The device that stays
         #[arg(long, value_parser = parse_id)]
         id: DeviceId,
@@ -68,7 +68,7 @@ pub enum DeviceCommand {
         #[arg(long, value_parser = parse_id)]
         duplicate: DeviceId,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
 }
 
@@ -76,27 +76,27 @@ fn parse_id(text: &str) -> Result<DeviceId, String> {
     text.parse().map_err(|_| "is not the id of a device, such as dev_01jd8z6v2mfkpb7h3q9xw5t4rd".to_owned())
 }
 
-fn parse_format(text: &str) -> Result<Format, String> {
-    Format::parse(text).ok_or_else(|| format!("must be {}", Format::expected()))
+fn parse_format(text: &str) -> Result<ImportFormat, String> {
+    ImportFormat::parse(text).ok_or_else(|| format!("must be {}", ImportFormat::expected_words()))
 }
 
 pub async fn run(command: DeviceCommand) -> Result<()> {
     match command {
         DeviceCommand::Import { of, file, format, dry_run, common } => {
-            let by_name = file.extension().and_then(|extension| Format::parse(extension.to_str()?));
+            let by_name = file.extension().and_then(|extension| ImportFormat::parse(extension.to_str()?));
             let format = format.or(by_name).ok_or_else(|| Error::internal("say --format csv or --format ndjson"))?;
             let read = if file.to_str() == Some("-") {
-                import::read(format, std::io::stdin().lock())?
+                import::read_import_file(format, std::io::stdin().lock())?
             } else {
                 let opened = fs::File::open(&file);
                 let opened = opened.map_err(|error| Error::internal(format!("{}: {error}", file.display())))?;
-                import::read(format, std::io::BufReader::new(opened))?
+                import::read_import_file(format, std::io::BufReader::new(opened))?
             };
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
-            let imported = import(&operate(&store, &tenant), read, dry_run).await?;
-            common.output.print(&imported, said)?;
-            match (imported.errors.is_empty(), imported.tried) {
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
+            let imported = import_devices(&open_as_operator(&store, &tenant), read, dry_run).await?;
+            common.output.print_value(&imported, format_import)?;
+            match (imported.errors.is_empty(), imported.nothing_written) {
                 (true, _) => Ok(()),
                 (false, true) => Err(Error::internal("nothing was imported: see the rows above")),
                 // The check had passed, but an organization was archived or a device deleted since.
@@ -107,38 +107,39 @@ pub async fn run(command: DeviceCommand) -> Result<()> {
             }
         }
         DeviceCommand::Delete { of, id, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
-            let deleted =
-                operate(&store, &tenant).write(async move |tx| devices::delete(tx, id, By::Somebody).await).await;
-            let device = deleted.map_err(|error| unknown(id, error))?;
-            common.output.print(&device, |device| format!("Device {} was deleted.", device.id))
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
+            let deleted = open_as_operator(&store, &tenant)
+                .write(async move |tx| devices::delete_device(tx, id, ChangeOrigin::Deliberate).await)
+                .await;
+            let device = deleted.map_err(|error| unknown_device(id, error))?;
+            common.output.print_value(&device, |device| format!("Device {} was deleted.", device.id))
         }
         DeviceCommand::Tag { of, id, add, remove, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
-            let db = operate(&store, &tenant);
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
+            let db = open_as_operator(&store, &tenant);
             let tagged = db.write(async move |tx| {
-                devices::edit(tx, id, |full| change_tags(&mut full.device.tags, &add, &remove)).await
+                devices::edit_device(tx, id, |full| change_tags(&mut full.device.tags, &add, &remove)).await
             });
-            let device = tagged.await.map_err(|error| unknown(id, error))?;
-            common.output.print(&device, |device: &Device| {
+            let device = tagged.await.map_err(|error| unknown_device(id, error))?;
+            common.output.print_value(&device, |device: &Device| {
                 format!("Device {} has the tags {}.", device.id, device.tags.join(", "))
             })
         }
         DeviceCommand::Merge { of, id, duplicate, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
-            let merged = merge(&operate(&store, &tenant), id, duplicate).await;
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
+            let merged = merge_duplicate(&open_as_operator(&store, &tenant), id, duplicate).await;
             let device = merged.map_err(|error| Error::internal(error.detail()))?;
-            common.output.print(&device, |device: &Device| {
+            common.output.print_value(&device, |device: &Device| {
                 format!("Device {} is what both were; {duplicate} was deleted.", device.id)
             })
         }
     }
 }
 
-fn unknown(id: DeviceId, error: Error) -> Error {
+fn unknown_device(id: DeviceId, error: Error) -> Error {
     if error.code().status() == 404 {
         Error::internal(format!("there is no device {id} in this tenant"))
     } else {
@@ -146,8 +147,8 @@ fn unknown(id: DeviceId, error: Error) -> Error {
     }
 }
 
-fn said(imported: &Imported) -> String {
-    let Imported { created, updated, unchanged, ignored_columns, errors, tried, .. } = imported;
+fn format_import(imported: &ImportSummary) -> String {
+    let ImportSummary { created, updated, unchanged, ignored_columns, errors, nothing_written: tried, .. } = imported;
     let mut lines: Vec<String> = errors
         .iter()
         .map(|error| match error.column.as_str() {

@@ -5,16 +5,16 @@ use std::process::ExitCode;
 
 use clap::Args;
 use kernel::auth::list_clocks;
-use kernel::base::{Result, SecretsSource, World};
+use kernel::base::{Env, Result, SecretsSource};
 use kernel::outbound::Outbound;
-use kernel::store::{Check, Purpose, Store};
+use kernel::store::{Purpose, SelfCheckItem, Store};
 use serde_json::json;
 
 use super::output::Output;
 use crate::config::{OutboundArgs, StoreArgs};
 use crate::migrations::MIGRATIONS;
 use people::sso::list_vouched_elsewhere;
-use search::health::health;
+use search::health::check_index_health;
 
 #[derive(Args)]
 pub struct DoctorArgs {
@@ -27,22 +27,25 @@ pub struct DoctorArgs {
 }
 
 pub async fn run(args: &DoctorArgs) -> Result<ExitCode> {
-    let mut checks = vec![data_dir(&args.store), secrets_file(&args.store), outbound(&args.outbound)];
+    let mut checks = vec![check_data_dir(&args.store), check_secrets_file(&args.store), check_outbound(&args.outbound)];
     if args.store.database_url.is_some() || args.store.database_file().exists() {
-        match Store::open(args.store.options(), World::default()).await {
+        match Store::open(args.store.store_options(), Env::default()).await {
             Ok(store) => {
-                checks.extend(database(&args.store, &store).await);
+                checks.extend(check_database(&args.store, &store).await);
                 store.close().await;
             }
-            Err(error) => checks.push(Check::failed("database", error.cause().unwrap_or_else(|| error.to_string()))),
+            Err(error) => checks.push(SelfCheckItem::from_problem(
+                "database",
+                error.cause_chain().unwrap_or_else(|| error.to_string()),
+            )),
         }
     } else {
-        checks.push(Check::fine("database", "not made yet; `serve` makes it"));
+        checks.push(SelfCheckItem::from_detail("database", "not made yet; `serve` makes it"));
     }
     let healthy = checks.iter().all(|check| check.problem.is_none());
     let list: Vec<_> = checks.iter().map(|check| json!({ "name": check.name, "ok": check.problem.is_none(), "detail": check.problem.as_ref().unwrap_or(&check.detail) })).collect();
-    args.output.print(&json!({ "ok": healthy, "checks": list }), |_| {
-        let line = |check: &Check| match &check.problem {
+    args.output.print_value(&json!({ "ok": healthy, "checks": list }), |_| {
+        let line = |check: &SelfCheckItem| match &check.problem {
             None => format!("ok    {}: {}", check.name, check.detail),
             Some(problem) => format!("FAIL  {}: {problem}", check.name),
         };
@@ -51,61 +54,68 @@ pub async fn run(args: &DoctorArgs) -> Result<ExitCode> {
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn database(args: &StoreArgs, store: &Store) -> Vec<Check> {
+async fn check_database(args: &StoreArgs, store: &Store) -> Vec<SelfCheckItem> {
     let mut checks = match store.self_check().await {
         Ok(checks) => checks,
-        Err(error) => return vec![Check::failed("database", error.cause().unwrap_or_else(|| error.to_string()))],
+        Err(error) => {
+            return vec![SelfCheckItem::from_problem(
+                "database",
+                error.cause_chain().unwrap_or_else(|| error.to_string()),
+            )];
+        }
     };
     match store.pending_migrations(MIGRATIONS).await {
         Ok(pending) if pending.is_empty() => {
-            checks.push(Check::fine("schema", "up to date"));
-            checks.push(tenants_clocks(store).await);
-            checks.push(search_index(args, store).await);
-            checks.push(vouching(store).await);
-            let secrets = kernel::startup::check_secrets(store, &args.secrets()).await;
+            checks.push(SelfCheckItem::from_detail("schema", "up to date"));
+            checks.push(check_tenant_clocks(store).await);
+            checks.push(check_search_index(args, store).await);
+            checks.push(check_sign_on(store).await);
+            let secrets = kernel::startup::check_secrets(store, &args.secrets_source()).await;
             checks.push(match secrets {
-                Ok(()) => Check::fine("secrets", "those of the database"),
-                Err(error) => Check::failed("secrets", error.cause().unwrap_or_else(|| error.to_string())),
+                Ok(()) => SelfCheckItem::from_detail("secrets", "those of the database"),
+                Err(error) => {
+                    SelfCheckItem::from_problem("secrets", error.cause_chain().unwrap_or_else(|| error.to_string()))
+                }
             });
         }
-        Ok(pending) => checks.push(Check::failed(
+        Ok(pending) => checks.push(SelfCheckItem::from_problem(
             "schema",
             format!("not up to date: {}; `serve` or `migrate` applies them", pending.join(", ")),
         )),
-        Err(error) => checks.push(Check::failed("schema", error.to_string())),
+        Err(error) => checks.push(SelfCheckItem::from_problem("schema", error.to_string())),
     }
     checks
 }
 
 /// A tenant's clock that is far ahead of the wall clock blocks all writes of the tenant.
-async fn tenants_clocks(store: &Store) -> Check {
+async fn check_tenant_clocks(store: &Store) -> SelfCheckItem {
     const NAME: &str = "tenants' clocks";
     let clocks = match list_clocks(&store.system(Purpose::Cli)).await {
         Ok(clocks) => clocks,
-        Err(error) => return Check::failed(NAME, error.to_string()),
+        Err(error) => return SelfCheckItem::from_problem(NAME, error.to_string()),
     };
     let stuck = clocks.iter().filter(|clock| clock.is_stuck());
     let stuck: Vec<String> = stuck.map(|clock| format!("{} stands at {}", clock.tenant, clock.last_at)).collect();
     if stuck.is_empty() {
-        return Check::fine(NAME, "none is ahead of the time");
+        return SelfCheckItem::from_detail(NAME, "none is ahead of the time");
     }
     let problem = format!(
         "{}; a machine's time was wrong: set it right, then `tenant-control admin clock repair --tenant SLUG`",
         stuck.join(", ")
     );
-    Check::failed(NAME, problem)
+    SelfCheckItem::from_problem(NAME, problem)
 }
 
 /// Lists users who sign in at another identity provider than their address leads to. It never fails: that may be intended.
-async fn vouching(store: &Store) -> Check {
+async fn check_sign_on(store: &Store) -> SelfCheckItem {
     const NAME: &str = "single sign-on";
     const SHOWN_MAX: usize = 5;
     let found = match list_vouched_elsewhere(&store.system(Purpose::Cli), SHOWN_MAX as i64 + 1).await {
         Ok(found) => found,
-        Err(error) => return Check::failed(NAME, error.to_string()),
+        Err(error) => return SelfCheckItem::from_problem(NAME, error.to_string()),
     };
     if found.is_empty() {
-        return Check::fine(NAME, "everybody signs in where their address leads to");
+        return SelfCheckItem::from_detail(NAME, "everybody signs in where their address leads to");
     }
     let shown: Vec<String> = found.iter().take(SHOWN_MAX).map(|(slug, email)| format!("{email} ({slug})")).collect();
     let more = if found.len() > SHOWN_MAX { " and others" } else { "" };
@@ -114,52 +124,56 @@ async fn vouching(store: &Store) -> Check {
          user unlink` them from it, and look at what they did in the audit trail",
         shown.join(", ")
     );
-    Check::fine(NAME, detail)
+    SelfCheckItem::from_detail(NAME, detail)
 }
 
 /// Checks the search index in this data directory.
-async fn search_index(args: &StoreArgs, store: &Store) -> Check {
+async fn check_search_index(args: &StoreArgs, store: &Store) -> SelfCheckItem {
     const NAME: &str = "search index";
-    match health(&args.search_folder(), &store.system(Purpose::Cli)).await {
-        Ok(Ok(detail)) => Check::fine(NAME, detail),
-        Ok(Err(problem)) => Check::failed(NAME, problem),
-        Err(error) => Check::failed(NAME, error.cause().unwrap_or_else(|| error.to_string())),
+    match check_index_health(&args.search_folder(), &store.system(Purpose::Cli)).await {
+        Ok(Ok(detail)) => SelfCheckItem::from_detail(NAME, detail),
+        Ok(Err(problem)) => SelfCheckItem::from_problem(NAME, problem),
+        Err(error) => SelfCheckItem::from_problem(NAME, error.cause_chain().unwrap_or_else(|| error.to_string())),
     }
 }
 
-fn data_dir(args: &StoreArgs) -> Check {
-    private("data directory", &args.data_dir, "700")
+fn check_data_dir(args: &StoreArgs) -> SelfCheckItem {
+    check_private_path("data directory", &args.data_dir, "700")
 }
 
-fn secrets_file(args: &StoreArgs) -> Check {
-    match args.secrets() {
-        SecretsSource::Text(_) => Check::fine("secrets file", "given from outside"),
-        SecretsSource::File(path) => private("secrets file", &path, "600"),
+fn check_secrets_file(args: &StoreArgs) -> SelfCheckItem {
+    match args.secrets_source() {
+        SecretsSource::Text(_) => SelfCheckItem::from_detail("secrets file", "given from outside"),
+        SecretsSource::File(path) => check_private_path("secrets file", &path, "600"),
     }
 }
 
 /// Shows which networks webhooks may reach: an allowed network is open to the endpoints of every tenant.
-fn outbound(args: &OutboundArgs) -> Check {
-    match Outbound::new(args.settings()) {
-        Err(error) => Check::failed("webhook targets", error.cause().unwrap_or_else(|| error.to_string())),
-        Ok(outbound) if outbound.allowed().is_empty() => Check::fine("webhook targets", "public addresses only"),
+fn check_outbound(args: &OutboundArgs) -> SelfCheckItem {
+    match Outbound::new(args.outbound_settings()) {
+        Err(error) => {
+            SelfCheckItem::from_problem("webhook targets", error.cause_chain().unwrap_or_else(|| error.to_string()))
+        }
+        Ok(outbound) if outbound.allowed_networks().is_empty() => {
+            SelfCheckItem::from_detail("webhook targets", "public addresses only")
+        }
         Ok(outbound) => {
-            let networks: Vec<String> = outbound.allowed().iter().map(ToString::to_string).collect();
+            let networks: Vec<String> = outbound.allowed_networks().iter().map(ToString::to_string).collect();
             let detail = format!("public addresses, and for every tenant also {}", networks.join(", "));
-            Check::fine("webhook targets", detail)
+            SelfCheckItem::from_detail("webhook targets", detail)
         }
     }
 }
 
 /// Checks that only the owner can read the path.
-fn private(name: &'static str, path: &Path, mode: &str) -> Check {
+fn check_private_path(name: &'static str, path: &Path, mode: &str) -> SelfCheckItem {
     let place = path.display();
     if !path.exists() {
-        Check::fine(name, format!("{place} is not made yet; `serve` makes it"))
+        SelfCheckItem::from_detail(name, format!("{place} is not made yet; `serve` makes it"))
     } else if open_to_others(path) {
-        Check::failed(name, format!("{place} can be read by others; chmod {mode} it"))
+        SelfCheckItem::from_problem(name, format!("{place} can be read by others; chmod {mode} it"))
     } else {
-        Check::fine(name, place.to_string())
+        SelfCheckItem::from_detail(name, place.to_string())
     }
 }
 

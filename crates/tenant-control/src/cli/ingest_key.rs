@@ -1,13 +1,13 @@
 //! `admin ingest-key`: the keys that agents report with.
 
 use clap::Subcommand;
-use kernel::auth::{Tenant, operate};
+use kernel::auth::{Tenant, open_as_operator};
 use kernel::base::{Code, Error, Result};
 use kernel::http::BaseUrl;
 use kernel::store::{Db, Store};
 use serde_json::json;
 
-use super::admin::{Common, Of, tenant};
+use super::admin::{CommonArgs, TenantArgs, get_tenant};
 use super::store;
 use crate::config::LinkArgs;
 use fleet::ingest_keys::{self, IngestKey, IngestKeyId};
@@ -19,53 +19,53 @@ pub enum IngestKeyCommand {
     /// Make a key and print the address that is pasted into the agents' settings; the secret in it is not shown again
     Create {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         /// The slug of the one organization whose devices the key reaches [default: all of the tenant's]
         #[arg(long, value_name = "SLUG")]
         organization: Option<String>,
         #[command(flatten)]
         url: LinkArgs,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// List the keys of a tenant, revoked ones included
     List {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Refuse whatever comes with this key from now on
     Revoke {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         /// The key's id, as `list` shows it
         #[arg(long)]
         id: String,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
 }
 
 pub async fn run(command: IngestKeyCommand) -> Result<()> {
     match command {
         IngestKeyCommand::Create { of, organization, url, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
-            let db = operate(&store, &tenant);
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
+            let db = open_as_operator(&store, &tenant);
             let organization = match organization {
                 Some(slug) => Some(find_organization(&db, &tenant, &slug).await?),
                 None => None,
             };
             let base_url = url.base_url(&store).await?;
             // The server's secrets: a hash with another pepper would never match.
-            let secrets = kernel::startup::load_secrets(&store, &common.store.secrets()).await?;
-            let made = ingest_keys::create(&db, organization.as_ref(), &secrets).await?;
+            let secrets = kernel::startup::load_secrets(&store, &common.store.secrets_source()).await?;
+            let made = ingest_keys::create_ingest_key(&db, organization.as_ref(), &secrets).await?;
             let id = made.record.id;
             let url = ingest_url(&base_url, &made.secret.with_id(id));
             let whose =
                 organization.map_or_else(|| tenant.slug.clone(), |one| format!("{} of {}", one.slug, tenant.slug));
-            common.output.print(&json!({ "id": id, "secret": made.secret.reveal(), "url": url }), |_| {
+            common.output.print_value(&json!({ "id": id, "secret": made.secret.reveal(), "url": url }), |_| {
                 format!(
                     "Ingest key {id} was made for {whose}. Its address, which is not shown again:\n{url}\n\
                      Paste it into the settings of agents as their server."
@@ -73,15 +73,15 @@ pub async fn run(command: IngestKeyCommand) -> Result<()> {
             })
         }
         IngestKeyCommand::List { of, common } => {
-            let store = store::open(&common.store).await?;
-            let all = ingest_keys::list(&operate(&store, &tenant(&store, &of).await?)).await?;
-            common.output.print(&all, |all| all.iter().map(line).collect::<Vec<_>>().join("\n"))
+            let store = store::open_store(&common.store).await?;
+            let all = ingest_keys::list_ingest_keys(&open_as_operator(&store, &get_tenant(&store, &of).await?)).await?;
+            common.output.print_value(&all, |all| all.iter().map(format_key).collect::<Vec<_>>().join("\n"))
         }
         IngestKeyCommand::Revoke { of, id, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
-            let revoked = revoke(&store, &tenant, &id).await?;
-            common.output.print(&revoked, |key| format!("Ingest key {} is revoked.", key.id))
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
+            let revoked = revoke_key(&store, &tenant, &id).await?;
+            common.output.print_value(&revoked, |key| format!("Ingest key {} is revoked.", key.id))
         }
     }
 }
@@ -97,7 +97,7 @@ async fn find_organization(db: &Db, tenant: &Tenant, slug: &str) -> Result<Organ
 }
 
 /// A malformed id is reported like the id of another tenant's key: as unknown.
-async fn revoke(store: &Store, tenant: &Tenant, id: &str) -> Result<IngestKey> {
+async fn revoke_key(store: &Store, tenant: &Tenant, id: &str) -> Result<IngestKey> {
     let missing = || {
         Error::internal(format!(
             "there is no ingest key {id:?} in {}; `tenant-control admin ingest-key list --tenant {}` shows them",
@@ -105,7 +105,7 @@ async fn revoke(store: &Store, tenant: &Tenant, id: &str) -> Result<IngestKey> {
         ))
     };
     let id: IngestKeyId = id.parse().map_err(|_| missing())?;
-    let revoked = ingest_keys::revoke(&operate(store, tenant), id).await;
+    let revoked = ingest_keys::revoke_ingest_key(&open_as_operator(store, tenant), id).await;
     revoked.map_err(|error| if error.code() == Code::NotFound { missing() } else { error })
 }
 
@@ -114,7 +114,7 @@ fn ingest_url(base_url: &BaseUrl, credentials: &str) -> String {
     base_url.as_str().replacen("://", &format!("://{credentials}@"), 1) + inventory::routes::PATH
 }
 
-fn line(key: &IngestKey) -> String {
+fn format_key(key: &IngestKey) -> String {
     let organization = key.organization.as_deref().unwrap_or("(all)");
     let revoked = key.revoked_at.map(|at| format!("  revoked {at}")).unwrap_or_default();
     format!("{}  {organization}  …{}  {}{revoked}", key.id, key.last_four, key.created_at)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kernel::jobs::{Node, every};
+use kernel::jobs::{ServerNode, run_every};
 
 use crate::features::{api_keys, devices, pages, webhooks, workflows};
 
@@ -13,29 +13,29 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const INDEX_EVERY: Duration = Duration::from_secs(2);
 
 /// Runs all jobs until it is dropped.
-pub async fn run(node: Node, delivery_retention_ms: i64, run_retention_ms: i64) {
+pub async fn run(node: ServerNode, delivery_retention_ms: i64, run_retention_ms: i64) {
     tokio::join!(
-        every(&node, ANNOUNCE_EVERY, "telling of keys that expire", |node| async move {
+        run_every(&node, ANNOUNCE_EVERY, "telling of keys that expire", |node| async move {
             api_keys::jobs::announce_expiry(&node).await
         }),
-        every(&node, LOOK_EVERY, "looking at devices that are silent", |node| async move {
-            devices::clock::store::look(&node, node.settings.of_feature()).await
+        run_every(&node, LOOK_EVERY, "looking at devices that are silent", |node| async move {
+            devices::clock::store::check_due_devices(&node, node.settings.feature_settings()).await
         }),
-        every(&node, INDEX_EVERY, "indexing the software of devices", |node| async move {
+        run_every(&node, INDEX_EVERY, "indexing the software of devices", |node| async move {
             devices::software::store::index_tenants(&node).await
         }),
-        every(&node, LOOK_EVERY, "measuring what waits", |node| async move { pages::measure(&node).await }),
-        every(&node, CLEAN_EVERY, "cleaning the log of deliveries", move |node| async move {
-            webhooks::jobs::clean(&node, delivery_retention_ms).await
+        run_every(&node, LOOK_EVERY, "measuring what waits", |node| async move { pages::measure_queue(&node).await }),
+        run_every(&node, CLEAN_EVERY, "cleaning the log of deliveries", move |node| async move {
+            webhooks::jobs::clean_deliveries(&node, delivery_retention_ms).await
         }),
-        every(&node, CLEAN_EVERY, "cleaning the history of workflows", move |node| async move {
-            workflows::jobs::clean(&node, run_retention_ms).await
+        run_every(&node, CLEAN_EVERY, "cleaning the history of workflows", move |node| async move {
+            workflows::jobs::clean_history(&node, run_retention_ms).await
         }),
-        every(&node, MEASURE_EVERY, "measuring the queue of workflows", |node| async move {
-            workflows::jobs::measure(&node).await
+        run_every(&node, MEASURE_EVERY, "measuring the queue of workflows", |node| async move {
+            workflows::jobs::measure_queue(&node).await
         }),
-        every(&node, MEASURE_EVERY, "measuring the queue of deliveries", |node| async move {
-            webhooks::jobs::measure(&node).await
+        run_every(&node, MEASURE_EVERY, "measuring the queue of deliveries", |node| async move {
+            webhooks::jobs::measure_queue(&node).await
         }),
     );
 }

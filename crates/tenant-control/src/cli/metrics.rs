@@ -8,7 +8,7 @@ use axum::http::{StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use kernel::base::{Error, Result};
 use kernel::http::{ConnectionLimits, Listener, Server};
-use kernel::jobs::watch;
+use kernel::jobs::supervise_task;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::sync::watch::channel;
 
@@ -19,7 +19,7 @@ const SECONDS_BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Installs the recorder and starts the listener. Returns the bound address.
-pub async fn start(address: SocketAddr) -> Result<SocketAddr> {
+pub async fn start_metrics(address: SocketAddr) -> Result<SocketAddr> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS_BUCKETS)
         .and_then(PrometheusBuilder::install_recorder)
@@ -27,11 +27,11 @@ pub async fn start(address: SocketAddr) -> Result<SocketAddr> {
     // The stop signal is never sent: metrics are served to the end of the process.
     let (_, running) = channel(false);
     let listener = Listener::bind(address, None).await?;
-    let bound = listener.address().map_err(Error::internal)?;
+    let bound = listener.local_address().map_err(Error::internal)?;
     let upkeep = handle.clone();
-    tokio::spawn(watch("keeping metrics", running.clone(), move || keep_up(upkeep.clone())));
-    let router = Router::new().fallback(async move |uri: Uri| render(&handle, &uri));
-    tokio::spawn(watch("serving metrics", running, move || {
+    tokio::spawn(supervise_task("keeping metrics", running.clone(), move || keep_up(upkeep.clone())));
+    let router = Router::new().fallback(async move |uri: Uri| render_metrics(&handle, &uri));
+    tokio::spawn(supervise_task("serving metrics", running, move || {
         Server::run(listener.clone(), router.clone(), ConnectionLimits::default(), std::future::pending())
     }));
     Ok(bound)
@@ -44,11 +44,11 @@ async fn keep_up(handle: PrometheusHandle) {
     }
 }
 
-fn render(handle: &PrometheusHandle, uri: &Uri) -> impl IntoResponse + use<> {
+fn render_metrics(handle: &PrometheusHandle, uri: &Uri) -> impl IntoResponse + use<> {
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     match uri.path() {
         "/metrics" => {
-            metrics::counter!("log_lines_dropped_total").absolute(log::dropped());
+            metrics::counter!("log_lines_dropped_total").absolute(log::dropped_lines());
             (StatusCode::OK, kind, handle.render())
         }
         _ => (StatusCode::NOT_FOUND, kind, "only /metrics is here\n".to_owned()),

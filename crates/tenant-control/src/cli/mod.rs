@@ -24,23 +24,23 @@ use clap::{CommandFactory, Parser, Subcommand};
 use kernel::base::Error;
 
 use crate::config::{self, ServeArgs, StoreArgs};
-use output::{Output, fail};
+use output::{Output, print_error};
 
 /// One control plane for tickets, devices, cloud machines and backups of many customers.
 #[derive(Parser)]
 #[command(name = "tenant-control", version, about, subcommand_required = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum CliCommand {
     /// Serve the API; the default when no command is given
     Serve(Box<ServeArgs>),
     /// Tenants, users and sessions, directly on the store, beside a running server
     #[command(subcommand)]
-    Admin(admin::Command),
+    Admin(admin::AdminCommand),
     /// Bring the database to this version's schema
     Migrate(MigrateArgs),
     /// Copy the embedded store to a file, consistently, while the server runs
@@ -68,7 +68,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let arguments = match config::with_file(with_default_command(arguments), &Cli::command()) {
         Ok(arguments) => arguments,
         Err(problem) => {
-            fail(&problem);
+            print_error(&problem);
             return ExitCode::from(EXIT_USAGE);
         }
     };
@@ -80,40 +80,40 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_USAGE));
         }
     };
-    if let Command::Serve(args) = &cli.command
-        && let Err(problem) = args.check()
+    if let CliCommand::Serve(args) = &cli.command
+        && let Err(problem) = args.check_settings()
     {
-        fail(&problem);
+        print_error(&problem);
         return ExitCode::from(EXIT_USAGE);
     }
-    let runtime = match runtime() {
+    let runtime = match build_runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
-            fail(&format!("cannot start: {error}"));
+            print_error(&format!("cannot start: {error}"));
             return ExitCode::FAILURE;
         }
     };
-    let ended = runtime.block_on(dispatch(cli.command));
-    log::finish();
+    let ended = runtime.block_on(run_command(cli.command));
+    log::flush_log();
     // A blocking task that is still running must not keep the process alive.
     runtime.shutdown_background();
     match ended {
         Ok(code) => code,
         Err(error) => {
-            fail(&explain(&error));
+            print_error(&explain_error(&error));
             ExitCode::FAILURE
         }
     }
 }
 
-async fn dispatch(command: Command) -> Result<ExitCode, Error> {
+async fn run_command(command: CliCommand) -> Result<ExitCode, Error> {
     match command {
-        Command::Serve(args) => serve::run(*args).await?,
-        Command::Admin(command) => admin::run(command).await?,
-        Command::Migrate(args) => store::migrate(&args.store, &args.output).await?,
-        Command::Backup(args) => return backup::backup(&args).await,
-        Command::Restore(args) => return backup::restore(&args).await,
-        Command::Doctor(args) => return doctor::run(&args).await,
+        CliCommand::Serve(args) => serve::run(*args).await?,
+        CliCommand::Admin(command) => admin::run(command).await?,
+        CliCommand::Migrate(args) => store::run_migrate(&args.store, &args.output).await?,
+        CliCommand::Backup(args) => return backup::run_backup(&args).await,
+        CliCommand::Restore(args) => return backup::run_restore(&args).await,
+        CliCommand::Doctor(args) => return doctor::run(&args).await,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -130,8 +130,8 @@ fn with_default_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// The error text for a person at a terminal: the fields if there are any, else the cause, else the detail.
-fn explain(error: &Error) -> String {
-    let mut text = error.cause().unwrap_or_else(|| error.detail().to_owned());
+fn explain_error(error: &Error) -> String {
+    let mut text = error.cause_chain().unwrap_or_else(|| error.detail().to_owned());
     if !error.fields().is_empty() {
         let fields = error
             .fields()
@@ -146,6 +146,6 @@ fn explain(error: &Error) -> String {
 /// milliseconds, and 61 of them would delay every other request by most of a second.
 const EVENT_INTERVAL: u32 = 8;
 
-fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+fn build_runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().event_interval(EVENT_INTERVAL).build()
 }

@@ -1,23 +1,23 @@
 //! `admin organization`: the organizations of a tenant, which are its own customers.
 
 use clap::Subcommand;
-use kernel::auth::{Tenant, operate};
+use kernel::auth::{Tenant, open_as_operator};
 use kernel::base::{Error, FieldError, Label, Result};
 use kernel::http::read_object;
 use kernel::store::Db;
 use serde_json::{Map, Value, json};
 
-use super::admin::{Common, Of, tenant};
+use super::admin::{CommonArgs, TenantArgs, get_tenant};
 use super::store;
-use people::organizations::input::{Input, parse_slug};
-use people::organizations::{self, Organization, Update};
+use people::organizations::input::{OrganizationInput, parse_slug};
+use people::organizations::{self, Organization, OrganizationUpdate};
 
 #[derive(Subcommand)]
 pub enum OrganizationCommand {
     /// Make an organization
     Create {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         /// What people call it
         #[arg(long)]
         name: String,
@@ -31,19 +31,19 @@ pub enum OrganizationCommand {
         #[arg(long = "domain", value_name = "DOMAIN")]
         domains: Vec<String>,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// List the organizations of a tenant, archived ones included
     List {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Change an organization; what is not named stays
     Update {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         /// What commands call it by now
         #[arg(long)]
         slug: String,
@@ -57,50 +57,53 @@ pub enum OrganizationCommand {
         #[arg(long)]
         archived: Option<bool>,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Delete an organization that nothing refers to, for good
     Delete {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         /// What commands call it
         #[arg(long)]
         slug: String,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
 }
 
 pub async fn run(command: OrganizationCommand) -> Result<()> {
     match command {
         OrganizationCommand::Create { of, name, slug, external_id, domains, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
             let input = read_input(name, slug, external_id, domains)?;
-            let made = organizations::create_from(&operate(&store, &tenant), input).await?;
-            common.output.print(&made, |made| format!("Organization {} ({}) was made.", made.slug, made.id))
+            let made = organizations::create_organization(&open_as_operator(&store, &tenant), input).await?;
+            common.output.print_value(&made, |made| format!("Organization {} ({}) was made.", made.slug, made.id))
         }
         OrganizationCommand::List { of, common } => {
-            let store = store::open(&common.store).await?;
-            let all = organizations::list(&operate(&store, &tenant(&store, &of).await?)).await?;
-            common.output.print(&all, |all| all.iter().map(line).collect::<Vec<_>>().join("\n"))
+            let store = store::open_store(&common.store).await?;
+            let all =
+                organizations::list_organizations(&open_as_operator(&store, &get_tenant(&store, &of).await?)).await?;
+            common.output.print_value(&all, |all| all.iter().map(format_organization).collect::<Vec<_>>().join("\n"))
         }
         OrganizationCommand::Update { of, slug, name, new_slug, archived, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
             let update = read_update(name.as_deref(), new_slug.as_deref(), archived)?;
-            let db = operate(&store, &tenant);
+            let db = open_as_operator(&store, &tenant);
             let id = find_organization(&db, &tenant, &slug).await?.id;
-            let changed = organizations::update(&db, id, update).await?;
-            common.output.print(&changed, line)
+            let changed = organizations::update_organization(&db, id, update).await?;
+            common.output.print_value(&changed, format_organization)
         }
         OrganizationCommand::Delete { of, slug, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
-            let db = operate(&store, &tenant);
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
+            let db = open_as_operator(&store, &tenant);
             let id = find_organization(&db, &tenant, &slug).await?.id;
-            organizations::delete(&db, id).await?;
-            common.output.print(&json!({ "id": id, "slug": slug }), |_| format!("Organization {slug} ({id}) is gone."))
+            organizations::delete_organization(&db, id).await?;
+            common
+                .output
+                .print_value(&json!({ "id": id, "slug": slug }), |_| format!("Organization {slug} ({id}) is gone."))
         }
     }
 }
@@ -117,7 +120,12 @@ pub async fn find_organization(db: &Db, tenant: &Tenant, slug: &str) -> Result<O
 }
 
 /// Parses the flags by the same rules as a request body.
-fn read_input(name: String, slug: Option<String>, external_id: Option<String>, domains: Vec<String>) -> Result<Input> {
+fn read_input(
+    name: String,
+    slug: Option<String>,
+    external_id: Option<String>,
+    domains: Vec<String>,
+) -> Result<OrganizationInput> {
     let mut body = Map::new();
     body.insert("name".to_owned(), Value::from(name));
     body.insert("domains".to_owned(), Value::from(domains));
@@ -126,11 +134,11 @@ fn read_input(name: String, slug: Option<String>, external_id: Option<String>, d
             body.insert(field.to_owned(), Value::from(given));
         }
     }
-    read_object::<Input>(body).into_result().map(|(input, _)| input).map_err(|error| flagged(&error))
+    read_object::<OrganizationInput>(body).into_result().map(|(input, _)| input).map_err(|error| point_at_flags(&error))
 }
 
 /// Replaces the pointers of field errors by those of the flags.
-fn flagged(error: &Error) -> Error {
+fn point_at_flags(error: &Error) -> Error {
     let flag = |field: &FieldError| {
         let is_domain = field.pointer.starts_with("/domains");
         let pointer = if is_domain { "/domain".to_owned() } else { field.pointer.clone() };
@@ -139,14 +147,14 @@ fn flagged(error: &Error) -> Error {
     Error::invalid_fields(error.fields().iter().map(flag).collect())
 }
 
-fn read_update(name: Option<&str>, new_slug: Option<&str>, archived: Option<bool>) -> Result<Update> {
+fn read_update(name: Option<&str>, new_slug: Option<&str>, archived: Option<bool>) -> Result<OrganizationUpdate> {
     let name = name.map(Label::parse).transpose().map_err(|detail| Error::invalid("/name", "invalid_name", detail))?;
     let slug =
         new_slug.map(parse_slug).transpose().map_err(|detail| Error::invalid("/new-slug", "invalid_slug", detail))?;
-    Ok(Update { name, slug, archived })
+    Ok(OrganizationUpdate { name, slug, archived })
 }
 
-fn line(one: &Organization) -> String {
+fn format_organization(one: &Organization) -> String {
     let archived = if one.archived { "  archived" } else { "" };
     format!("{}  {}  {}{archived}", one.id, one.slug, one.name)
 }

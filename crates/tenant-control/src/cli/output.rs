@@ -17,29 +17,29 @@ pub struct Output {
 
 impl Output {
     /// Prints a value as one JSON document, or as the text that `text` returns.
-    pub fn print<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
+    pub fn print_value<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
         let line = if self.json { serde_json::to_string(value).map_err(Error::internal)? } else { text(value) };
-        say(&line);
+        print_line(&line);
         Ok(())
     }
 }
 
 /// A closed pipe is ignored: the reader chose to stop reading.
-pub fn say(line: &str) {
+pub fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-pub fn warn(line: &str) {
+pub fn print_warning(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// How long the final error message of the process waits for a stalled reader of stderr.
 const LAST_WORD_MAX: Duration = Duration::from_secs(1);
 
-pub fn fail(problem: &str) {
+pub fn print_error(problem: &str) {
     let (line, (said, heard)) = (format!("error: {problem}"), mpsc::channel());
     std::thread::spawn(move || {
-        warn(&line);
+        print_warning(&line);
         let _ = said.send(());
     });
     let _ = heard.recv_timeout(LAST_WORD_MAX);

@@ -9,83 +9,83 @@ use std::time::{Duration, Instant};
 use kernel::auth::{SIGNIN_LINK_MS, create_signin_link};
 use kernel::base::{Error, MINUTE_MS, Result};
 use kernel::http::{BaseUrl, Certificates, Listener, Server};
-use kernel::jobs::{Node, every, watch};
+use kernel::jobs::{ServerNode, run_every, supervise_task};
 use kernel::store::Store;
 use tokio::sync::watch::Receiver;
 use tokio::sync::watch::error::RecvError;
 
-use super::output::say;
+use super::output::print_line;
 use super::{jobs, log, metrics, store};
 use crate::config::{self, ServeArgs};
 use crate::{features, router};
 use people::users::create_first_admin;
-use search::keeper::Keeper;
-use webhooks::sender::Sender;
-use workflows::engine::Engine;
+use search::keeper::IndexKeeper;
+use webhooks::sender::WebhookSender;
+use workflows::engine::WorkflowEngine;
 
 pub async fn run(args: ServeArgs) -> Result<()> {
-    log::start(args.log_format, &args.log_level)?;
+    log::start_logging(args.log_format, &args.log_level)?;
     // Signal handlers are installed first, so that no early signal is lost.
     let stop = stop_signal()?;
     let _lock = match args.store.database_url {
-        None => Some(store::DataLock::take(&args.store)?),
+        None => Some(store::DataLock::acquire(&args.store)?),
         Some(_) => None,
     };
     let store = store::open_to_serve(&args.store).await?;
-    let secrets = kernel::startup::load_secrets(&store, &args.store.secrets()).await?;
+    let secrets = kernel::startup::load_secrets(&store, &args.store.secrets_source()).await?;
     if let Some(address) = args.metrics_listen {
-        let bound = metrics::start(address).await?;
+        let bound = metrics::start_metrics(address).await?;
         tracing::info!(%bound, "metrics are served");
     }
-    let tls = args.tls();
+    let tls = args.tls_files();
     let listener = Listener::bind(args.url.listen, tls.as_ref()).await?;
-    let bound = listener.address().map_err(Error::internal)?;
+    let bound = listener.local_address().map_err(Error::internal)?;
     let base_url = args.url.base_url(bound, tls.is_some())?;
-    let node = Node::new(store.clone(), secrets, args.settings(base_url.clone())?)?;
-    let (router, _) = router::build(router::table(node.app()))?;
-    kernel::jobs::begin(&node).await?;
+    let node = ServerNode::new(store.clone(), secrets, args.server_settings(base_url.clone())?)?;
+    let (router, _) = router::build_router(router::route_table(node.app()))?;
+    kernel::jobs::clear_stale_leases(&node).await?;
     let jobs = tokio::spawn(kernel::jobs::run(node.clone(), &features::install().retention));
     let announcing = tokio::spawn(jobs::run(node.clone(), args.delivery_retention_ms(), args.workflow.history_ms()));
-    let sender = Sender::new(node.clone(), args.sending());
+    let sender = WebhookSender::new(node.clone(), args.sender_settings());
     let (told_stop, stopped) = (node.clone(), node.stopping.subscribe());
-    let sending = watch("sending webhooks", stopped.clone(), move || {
+    let sending = supervise_task("sending webhooks", stopped.clone(), move || {
         let stopped = stopped.clone();
         sender.clone().run(async move { drop(until_stopping(stopped).await) })
     });
     let sending = tokio::spawn(sending);
-    let engine = Engine::new(node.clone(), args.workflows());
+    let engine = WorkflowEngine::new(node.clone(), args.workflow_settings());
     let stopped = node.stopping.subscribe();
-    let running = watch("running workflows", stopped.clone(), move || {
+    let running = supervise_task("running workflows", stopped.clone(), move || {
         let stopped = stopped.clone();
         engine.clone().run(async move { drop(until_stopping(stopped).await) })
     });
     let running = tokio::spawn(running);
     let (keeping, folder) = (node.clone(), args.store.search_folder());
-    let indexing = watch("keeping the search index", node.stopping.subscribe(), move || {
-        Keeper::new(keeping.clone(), folder.clone(), keeping.settings.of_feature()).run()
+    let indexing = supervise_task("keeping the search index", node.stopping.subscribe(), move || {
+        IndexKeeper::new(keeping.clone(), folder.clone(), keeping.settings.feature_settings()).run()
     });
     let indexing = tokio::spawn(indexing);
-    warn_of_allowed(&node);
+    warn_of_allowed_networks(&node);
     if let Some(certificates) = listener.certificates() {
-        tokio::spawn(reload(node.clone(), certificates));
+        tokio::spawn(reload_certificates(node.clone(), certificates));
     }
 
     // Not fatal: with a full disk, the server can still answer reads.
-    if let Err(error) = kernel::startup::note_base_url(&store, &base_url).await {
+    if let Err(error) = kernel::startup::save_base_url(&store, &base_url).await {
         tracing::warn!(%error, "failed to save the base URL");
     }
-    say(&format!(
+    print_line(&format!(
         "Tenant Control {} listens on {bound} and is reached at {}",
         env!("CARGO_PKG_VERSION"),
         base_url.as_str()
     ));
-    welcome(&store, &base_url, &args).await?;
+    welcome_first_admin(&store, &base_url, &args).await?;
     let (stopped_at, broken) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
     let (note, breaks, writer) = (stopped_at.clone(), broken.clone(), store.clone());
     let stop = async move {
         tokio::select! {
             () = stop => {}
-            () = writer.broken() => breaks.store(true, Ordering::Relaxed),
+            () = writer.wait_until_broken() => breaks.store(true, Ordering::Relaxed),
         }
         let _ = note.set(Instant::now());
         told_stop.stopping.send_replace(true);
@@ -100,7 +100,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let had = stopped_at.get().map_or(Duration::ZERO, Instant::elapsed);
     let ending = async { tokio::join!(sending, running) };
     let _ = tokio::time::timeout(SENDING_MAX.saturating_sub(had).max(SENDING_MIN), ending).await;
-    finish(&node).await;
+    save_and_close(&node).await;
     if broken.load(Ordering::Relaxed) {
         return Err(Error::internal("the thread that writes to the store has ended; start the server again"));
     }
@@ -108,26 +108,26 @@ pub async fn run(args: ServeArgs) -> Result<()> {
 }
 
 /// Creates, on an empty store, the first tenant and its admin, and prints a sign-in link.
-async fn welcome(store: &Store, base_url: &BaseUrl, args: &ServeArgs) -> Result<()> {
+async fn welcome_first_admin(store: &Store, base_url: &BaseUrl, args: &ServeArgs) -> Result<()> {
     let Some((tenant, user)) = create_first_admin(store).await? else { return Ok(()) };
     let token = create_signin_link(store, tenant.id, user.id).await?;
-    say(&format!(
+    print_line(&format!(
         "\nThis store is new. A tenant {:?} and its admin {} were made.\nSign in once, within {} minutes:\n\n  {}/signin?token={}\n\n\
          Another link: tenant-control admin session create --tenant {} --email {} --link{}\n",
         tenant.slug,
         user.email,
         SIGNIN_LINK_MS / MINUTE_MS,
         base_url.as_str(),
-        token.reveal(),
+        token.expose_secret(),
         tenant.slug,
         user.email,
-        told_otherwise(args),
+        data_dir_flag(args),
     ));
     Ok(())
 }
 
 /// The flag that a command needs to find this store. The database URL is left out: it may contain a password.
-fn told_otherwise(args: &ServeArgs) -> String {
+fn data_dir_flag(args: &ServeArgs) -> String {
     let elsewhere = args.store.database_url.is_none() && args.store.data_dir != Path::new(config::DATA_DIR);
     if elsewhere { format!(" --data-dir {}", args.store.data_dir.display()) } else { String::new() }
 }
@@ -140,23 +140,23 @@ async fn until_stopping(mut stopping: Receiver<bool>) -> Result<(), RecvError> {
 const RELOAD_EVERY: Duration = Duration::from_secs(1);
 
 /// Reloads the certificate when its files change.
-async fn reload(node: Node, certificates: Arc<Certificates>) {
+async fn reload_certificates(node: ServerNode, certificates: Arc<Certificates>) {
     let job = move |_| {
         let certificates = certificates.clone();
         async move {
-            let read = tokio::task::spawn_blocking(move || certificates.reload());
+            let read = tokio::task::spawn_blocking(move || certificates.reload_files());
             if read.await.map_err(Error::internal)?? {
                 tracing::info!("TLS certificate reloaded");
             }
             Ok(())
         }
     };
-    every(&node, RELOAD_EVERY, "reading the TLS certificate", job).await;
+    run_every(&node, RELOAD_EVERY, "reading the TLS certificate", job).await;
 }
 
 /// Warns that an allowed network is open to the endpoints of every tenant, so that the operator knows.
-fn warn_of_allowed(node: &Node) {
-    for network in node.outbound.allowed() {
+fn warn_of_allowed_networks(node: &ServerNode) {
+    for network in node.outbound.allowed_networks() {
         tracing::warn!(%network, "webhooks of every tenant may reach this network (--webhook-allow-cidr)");
     }
 }
@@ -170,9 +170,9 @@ const SENDING_MIN: Duration = Duration::from_millis(500);
 const FINISH_MAX: Duration = Duration::from_secs(3);
 
 /// Saves what is only in memory, unless the database does not answer. No acknowledged write depends on this.
-async fn finish(node: &Node) {
+async fn save_and_close(node: &ServerNode) {
     let finished = tokio::time::timeout(FINISH_MAX, async {
-        if let Err(error) = kernel::jobs::note_uses(node).await {
+        if let Err(error) = kernel::jobs::save_last_uses(node).await {
             tracing::warn!(%error, "failed to save the last uses of credentials");
         }
         node.store.close().await;

@@ -2,23 +2,23 @@
 
 use clap::{Args, Subcommand};
 use kernel::auth::{
-    SIGNIN_LINK_MS, SessionEntry, create_session, create_signin_link, list_sessions, operate, revoke_session,
-    revoke_sessions,
+    SIGNIN_LINK_MS, SessionEntry, create_session, create_signin_link, list_sessions, open_as_operator, revoke_session,
+    revoke_user_sessions,
 };
 use kernel::base::{Error, Result, SessionId};
 use serde_json::json;
 
-use super::admin::{Common, Of, Whom, find, tenant};
+use super::admin::{CommonArgs, TenantArgs, UserArgs, get_tenant, get_user};
 use super::store;
 use crate::config::{LinkArgs, SessionArgs};
-use people::users::Status;
+use people::users::UserStatus;
 
 #[derive(Subcommand)]
 pub enum SessionCommand {
     /// Make a session cookie for the command line, or with --link a one-time sign-in link for a browser
     Create {
         #[command(flatten)]
-        whom: Whom,
+        whom: UserArgs,
         /// A link that signs a browser in, once, within 15 minutes
         #[arg(long)]
         link: bool,
@@ -27,33 +27,33 @@ pub enum SessionCommand {
         #[command(flatten)]
         session: SessionArgs,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// List the sessions of a tenant that have not come to their end
     List {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         /// Only those of the user with this e-mail address
         #[arg(long)]
         email: Option<String>,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// End a session, or all of a user; every server knows within a second
     Revoke {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         #[command(flatten)]
-        which: Which,
+        which: SessionSelector,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
 }
 
 /// Which sessions shall end.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
-pub struct Which {
+pub struct SessionSelector {
     /// The session's id, as `list` shows it
     #[arg(long)]
     id: Option<String>,
@@ -65,25 +65,25 @@ pub struct Which {
 pub async fn run(command: SessionCommand) -> Result<()> {
     match command {
         SessionCommand::Create { whom, link, url, session, common } => {
-            create(&whom, link, &url, session, &common).await
+            run_create(&whom, link, &url, session, &common).await
         }
         SessionCommand::List { of, email, common } => {
-            let store = store::open(&common.store).await?;
+            let store = store::open_store(&common.store).await?;
             let mut all = match email {
                 Some(email) => {
-                    let (tenant, user) = find(&store, &Whom { of, email }).await?;
-                    let mut all = list_sessions(&operate(&store, &tenant)).await?;
+                    let (tenant, user) = get_user(&store, &UserArgs { of, email }).await?;
+                    let mut all = list_sessions(&open_as_operator(&store, &tenant)).await?;
                     all.retain(|session| session.email == user.email);
                     all
                 }
-                None => list_sessions(&operate(&store, &tenant(&store, &of).await?)).await?,
+                None => list_sessions(&open_as_operator(&store, &get_tenant(&store, &of).await?)).await?,
             };
             all.sort_by_key(|session| session.created_at);
-            common.output.print(&all, |all| all.iter().map(line).collect::<Vec<_>>().join("\n"))
+            common.output.print_value(&all, |all| all.iter().map(format_session).collect::<Vec<_>>().join("\n"))
         }
-        SessionCommand::Revoke { of, which: Which { id: Some(id), .. }, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
+        SessionCommand::Revoke { of, which: SessionSelector { id: Some(id), .. }, common } => {
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
             let missing = || {
                 Error::internal(format!(
                     "there is no session {id:?} in {}; `tenant-control admin session list --tenant {}` shows them",
@@ -92,27 +92,33 @@ pub async fn run(command: SessionCommand) -> Result<()> {
             };
             // A malformed id is reported like the id of another tenant's session: as unknown.
             let session: SessionId = id.parse().map_err(|_| missing())?;
-            if !revoke_session(&operate(&store, &tenant), session).await? {
+            if !revoke_session(&open_as_operator(&store, &tenant), session).await? {
                 return Err(missing());
             }
-            common.output.print(&json!({ "revoked": 1 }), |_| format!("Session {session} has ended."))
+            common.output.print_value(&json!({ "revoked": 1 }), |_| format!("Session {session} has ended."))
         }
-        SessionCommand::Revoke { of, which: Which { email, .. }, common } => {
-            let store = store::open(&common.store).await?;
-            let whom = Whom { of, email: email.unwrap_or_default() };
-            let (tenant, user) = find(&store, &whom).await?;
-            let revoked = revoke_sessions(&operate(&store, &tenant), user.id).await?;
-            common.output.print(&json!({ "revoked": revoked }), |_| {
+        SessionCommand::Revoke { of, which: SessionSelector { email, .. }, common } => {
+            let store = store::open_store(&common.store).await?;
+            let whom = UserArgs { of, email: email.unwrap_or_default() };
+            let (tenant, user) = get_user(&store, &whom).await?;
+            let revoked = revoke_user_sessions(&open_as_operator(&store, &tenant), user.id).await?;
+            common.output.print_value(&json!({ "revoked": revoked }), |_| {
                 format!("All sessions of {} have ended: {revoked}.", user.email)
             })
         }
     }
 }
 
-async fn create(whom: &Whom, link: bool, url: &LinkArgs, session: SessionArgs, common: &Common) -> Result<()> {
-    let store = store::open(&common.store).await?;
-    let (tenant, user) = find(&store, whom).await?;
-    if user.status == Status::Disabled {
+async fn run_create(
+    whom: &UserArgs,
+    link: bool,
+    url: &LinkArgs,
+    session: SessionArgs,
+    common: &CommonArgs,
+) -> Result<()> {
+    let store = store::open_store(&common.store).await?;
+    let (tenant, user) = get_user(&store, whom).await?;
+    if user.status == UserStatus::Disabled {
         return Err(Error::internal(format!(
             "{} is disabled; `tenant-control admin user update --tenant {} --email {} --status active` lets them in again",
             user.email, tenant.slug, user.email
@@ -121,21 +127,21 @@ async fn create(whom: &Whom, link: bool, url: &LinkArgs, session: SessionArgs, c
     let base_url = url.base_url(&store).await?;
     if link {
         let token = create_signin_link(&store, tenant.id, user.id).await?;
-        let url = format!("{}/signin?token={}", base_url.as_str(), token.reveal());
-        let expires_at = store.world().now().plus(SIGNIN_LINK_MS);
-        return common.output.print(&json!({ "url": url, "expires_at": expires_at }), |_| {
+        let url = format!("{}/signin?token={}", base_url.as_str(), token.expose_secret());
+        let expires_at = store.env().now().plus_ms(SIGNIN_LINK_MS);
+        return common.output.print_value(&json!({ "url": url, "expires_at": expires_at }), |_| {
             format!("{url}\nGood once, until {expires_at}.")
         });
     }
     let (token, ends_at) = create_session(&store, tenant.id, user.id, session.max_ms()).await?;
-    let cookie = format!("{}={}", base_url.cookie_name(), token.reveal());
-    let expires_at = ends_at.min(store.world().now().plus(session.idle_ms()));
-    common.output.print(&json!({ "cookie": cookie, "expires_at": expires_at }), |_| {
+    let cookie = format!("{}={}", base_url.cookie_name(), token.expose_secret());
+    let expires_at = ends_at.min(store.env().now().plus_ms(session.idle_ms()));
+    common.output.print_value(&json!({ "cookie": cookie, "expires_at": expires_at }), |_| {
         format!("Cookie: {cookie}\nUntil {expires_at} if unused.")
     })
 }
 
-fn line(session: &SessionEntry) -> String {
+fn format_session(session: &SessionEntry) -> String {
     let SessionEntry { id, email, created_at, last_seen_at, expires_at } = session;
     format!("{id}  {email}  made {created_at}  seen {last_seen_at}  until {expires_at}")
 }

@@ -6,52 +6,52 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use kernel::auth::{Role, Tenant, operate};
+use kernel::auth::{Role, Tenant, open_as_operator};
 use kernel::base::{Code, Error, Result};
 use kernel::http::BaseUrl;
 use kernel::outbound::{Outbound, Target, look_up_txt};
 use kernel::store::{Db, Store};
 use serde::Serialize;
 
-use super::admin::{Common, Of, tenant};
+use super::admin::{CommonArgs, TenantArgs, get_tenant};
 use super::store;
 use crate::config::{LinkArgs, OutboundArgs};
 use people::sso::{
     self, CALLBACK_PATH, Domain, NewProvider, Provider, ProviderChange, ProviderId, RoleRule, SIGNED_OUT_PATH,
-    is_address, may_be_asked, parse_domain, parse_role_rule, parse_scope,
+    is_address_target, is_allowed_target, parse_domain, parse_role_rule, parse_scope,
 };
 
 #[derive(Subcommand)]
 pub enum SsoCommand {
     /// Set an OpenID Connect provider up, and print what to register there and in the DNS
-    Add(Box<AddArgs>),
+    Add(Box<SsoAddArgs>),
     /// Change a provider; who is signed in stays so, identities stay known, and who is signing on begins again. The issuer cannot
     /// be changed: identities are its word, and another issuer is another provider
-    Update(Box<UpdateArgs>),
+    Update(Box<SsoUpdateArgs>),
     /// List the providers of a tenant, disabled ones included
     List {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         /// Only this one
         #[arg(long, value_parser = parse_id)]
         id: Option<ProviderId>,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Let nobody sign on at a provider from now on; who is signed in stays so
     Disable {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         /// The provider's id, as `list` shows it [default: the only one that is enabled]
         #[arg(long, value_parser = parse_id)]
         id: Option<ProviderId>,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Give a provider the next client secret; who is signed in stays so, and identities stay known
     SetSecret {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         /// The provider's id, as `list` shows it [default: the only one that is enabled]
         #[arg(long, value_parser = parse_id)]
         id: Option<ProviderId>,
@@ -59,21 +59,21 @@ pub enum SsoCommand {
         #[arg(long, value_name = "PATH")]
         client_secret_file: PathBuf,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Give a domain up, so that another tenant can verify it; its people cannot sign on any more
     ReleaseDomain {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         #[arg(long, value_parser = parse_domain)]
         domain: String,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Look up whether a domain is the tenant's; from then on its people can sign on
     VerifyDomain {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         #[arg(long, value_parser = parse_domain)]
         domain: String,
         /// Look nothing up: I know that it is theirs
@@ -83,14 +83,14 @@ pub enum SsoCommand {
         #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "operator_word")]
         dns_server: Option<SocketAddr>,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
 }
 
 #[derive(clap::Args)]
-pub struct AddArgs {
+pub struct SsoAddArgs {
     #[command(flatten)]
-    of: Of,
+    of: TenantArgs,
     /// What people call it
     #[arg(long)]
     name: String,
@@ -127,13 +127,13 @@ pub struct AddArgs {
     #[command(flatten)]
     outbound: OutboundArgs,
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
 #[derive(clap::Args)]
-pub struct UpdateArgs {
+pub struct SsoUpdateArgs {
     #[command(flatten)]
-    of: Of,
+    of: TenantArgs,
     /// The provider's id, as `list` shows it
     #[arg(long, value_parser = parse_id)]
     id: ProviderId,
@@ -176,7 +176,7 @@ pub struct UpdateArgs {
     #[command(flatten)]
     url: LinkArgs,
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
 pub fn parse_id(text: &str) -> Result<ProviderId, String> {
@@ -197,49 +197,53 @@ fn parse_default_role(text: &str) -> Result<DefaultRole, String> {
 
 pub async fn run(command: SsoCommand) -> Result<()> {
     match command {
-        SsoCommand::Add(args) => add(*args).await,
-        SsoCommand::Update(args) => update(*args).await,
+        SsoCommand::Add(args) => add_provider(*args).await,
+        SsoCommand::Update(args) => update_provider(*args).await,
         SsoCommand::List { of, id, common } => {
-            let store = store::open(&common.store).await?;
-            let mut all = sso::list(&operate(&store, &tenant(&store, &of).await?)).await?;
+            let store = store::open_store(&common.store).await?;
+            let mut all = sso::list_providers(&open_as_operator(&store, &get_tenant(&store, &of).await?)).await?;
             all.retain(|provider| id.is_none_or(|id| provider.id == id));
-            common.output.print(&all, |all| all.iter().map(lines).collect::<Vec<_>>().join("\n"))
+            common.output.print_value(&all, |all| all.iter().map(format_provider).collect::<Vec<_>>().join("\n"))
         }
         SsoCommand::Disable { of, id, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
-            let db = operate(&store, &tenant);
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
+            let db = open_as_operator(&store, &tenant);
             let id = match id {
                 Some(id) => id,
-                None => only_enabled(&db, &tenant).await?,
+                None => get_only_enabled(&db, &tenant).await?,
             };
-            let disabled = sso::disable(&db, id).await.map_err(|error| unknown(error, &tenant, id))?;
-            common.output.print(&disabled, |one| format!("Nobody signs on at {} ({}) from now on.", one.name, one.id))
+            let disabled =
+                sso::disable_provider(&db, id).await.map_err(|error| unknown_provider(error, &tenant, id))?;
+            common
+                .output
+                .print_value(&disabled, |one| format!("Nobody signs on at {} ({}) from now on.", one.name, one.id))
         }
         SsoCommand::SetSecret { of, id, client_secret_file, common } => {
             let secret = read_secret(&client_secret_file)?;
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
-            let db = operate(&store, &tenant);
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
+            let db = open_as_operator(&store, &tenant);
             let id = match id {
                 Some(id) => id,
-                None => only_enabled(&db, &tenant).await?,
+                None => get_only_enabled(&db, &tenant).await?,
             };
-            let secrets = kernel::startup::load_secrets(&store, &common.store.secrets()).await?;
+            let secrets = kernel::startup::load_secrets(&store, &common.store.secrets_source()).await?;
             let change = ProviderChange { client_secret: Some((secret, secrets)), ..ProviderChange::default() };
-            let set = sso::update(&db, id, change).await.map_err(|error| unknown(error, &tenant, id))?;
-            common.output.print(&set, |one| format!("{} ({}) is asked with this secret.", one.name, one.id))
+            let set =
+                sso::update_provider(&db, id, change).await.map_err(|error| unknown_provider(error, &tenant, id))?;
+            common.output.print_value(&set, |one| format!("{} ({}) is asked with this secret.", one.name, one.id))
         }
         SsoCommand::ReleaseDomain { of, domain, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
-            let released = sso::release_domain(&operate(&store, &tenant), &domain).await?;
-            common.output.print(&released, |one| format!("{} is nobody's now.", one.domain))
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
+            let released = sso::release_domain(&open_as_operator(&store, &tenant), &domain).await?;
+            common.output.print_value(&released, |one| format!("{} is nobody's now.", one.domain))
         }
         SsoCommand::VerifyDomain { of, domain, operator_word, dns_server, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
-            let db = operate(&store, &tenant);
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
+            let db = open_as_operator(&store, &tenant);
             let known = sso::find_domain(&db, &domain).await?;
             let known = known.ok_or_else(|| {
                 let slug = &tenant.slug;
@@ -248,24 +252,24 @@ pub async fn run(command: SsoCommand) -> Result<()> {
                 ))
             })?;
             if known.verified_at.is_none() && !operator_word {
-                look_up(&store, &known, dns_server).await?;
+                check_txt_record(&store, &known, dns_server).await?;
             }
             let verified = sso::verify_domain(&db, &domain).await?;
-            common.output.print(&verified, |one| format!("The people of {} can sign on now.", one.domain))
+            common.output.print_value(&verified, |one| format!("The people of {} can sign on now.", one.domain))
         }
     }
 }
 
-async fn add(args: AddArgs) -> Result<()> {
-    let AddArgs { of, name, issuer, client_id, client_secret_file, domain, .. } = args;
+async fn add_provider(args: SsoAddArgs) -> Result<()> {
+    let SsoAddArgs { of, name, issuer, client_id, client_secret_file, domain, .. } = args;
     let (output, store_args) = (args.common.output, args.common.store);
     let client_secret = read_secret(&client_secret_file)?;
-    let store = store::open(&store_args).await?;
-    let tenant = tenant(&store, &of).await?;
+    let store = store::open_store(&store_args).await?;
+    let tenant = get_tenant(&store, &of).await?;
     let needs_leave = check_issuer(&issuer, &args.outbound, &tenant).await?;
     let base_url = args.url.base_url(&store).await?;
     // The server's secrets: a client secret sealed with others could never be opened.
-    let secrets = kernel::startup::load_secrets(&store, &store_args.secrets()).await?;
+    let secrets = kernel::startup::load_secrets(&store, &store_args.secrets_source()).await?;
     let new = NewProvider {
         name,
         issuer,
@@ -278,11 +282,11 @@ async fn add(args: AddArgs) -> Result<()> {
         trust_email: args.trust_email,
         sign_out_at_provider: args.sign_out_at_provider,
     };
-    let made = sso::add(&operate(&store, &tenant), new, &secrets).await?;
+    let made = sso::add_provider(&open_as_operator(&store, &tenant), new, &secrets).await?;
     let redirect_uri = format!("{}{CALLBACK_PATH}", base_url.as_str());
     let post_logout_redirect_uri = signed_out_uri(&made, &base_url);
-    let added = Added { provider: made, redirect_uri, post_logout_redirect_uri, needs_leave };
-    output.print(&added, |added| instructions(added, &tenant))
+    let added = AddedProvider { provider: made, redirect_uri, post_logout_redirect_uri, needs_leave };
+    output.print_value(&added, |added| format_instructions(added, &tenant))
 }
 
 /// The URI to which the provider redirects after a sign-out, if users are sent there to sign out.
@@ -290,14 +294,14 @@ fn signed_out_uri(provider: &Provider, base_url: &BaseUrl) -> Option<String> {
     provider.sign_out_at_provider.then(|| format!("{}{SIGNED_OUT_PATH}", base_url.as_str()))
 }
 
-async fn update(args: UpdateArgs) -> Result<()> {
+async fn update_provider(args: SsoUpdateArgs) -> Result<()> {
     let (id, output, store_args) = (args.id, args.common.output, args.common.store);
     let client_secret = args.client_secret_file.as_deref().map(read_secret).transpose()?;
-    let store = store::open(&store_args).await?;
-    let tenant = tenant(&store, &args.of).await?;
+    let store = store::open_store(&store_args).await?;
+    let tenant = get_tenant(&store, &args.of).await?;
     let base_url = args.url.base_url(&store).await?;
     let client_secret = match client_secret {
-        Some(secret) => Some((secret, kernel::startup::load_secrets(&store, &store_args.secrets()).await?)),
+        Some(secret) => Some((secret, kernel::startup::load_secrets(&store, &store_args.secrets_source()).await?)),
         None => None,
     };
     let gives_rules = args.no_role_map || !args.role_map.is_empty();
@@ -313,19 +317,19 @@ async fn update(args: UpdateArgs) -> Result<()> {
         domains: args.domain,
         enable: args.enable,
     };
-    let updated = sso::update(&operate(&store, &tenant), id, change).await;
-    let updated = updated.map_err(|error| unknown(error, &tenant, id))?;
+    let updated = sso::update_provider(&open_as_operator(&store, &tenant), id, change).await;
+    let updated = updated.map_err(|error| unknown_provider(error, &tenant, id))?;
     let wants_sign_out = args.sign_out_at_provider == Some(true);
     let post_logout_redirect_uri = signed_out_uri(&updated, &base_url).filter(|_| wants_sign_out);
-    output.print(&Updated { provider: updated, post_logout_redirect_uri }, |updated| {
+    output.print_value(&UpdatedProvider { provider: updated, post_logout_redirect_uri }, |updated| {
         let logout = updated.post_logout_redirect_uri.as_deref().map(logout_line);
-        [lines(&updated.provider)].into_iter().chain(logout).collect::<Vec<_>>().join("\n")
+        [format_provider(&updated.provider)].into_iter().chain(logout).collect::<Vec<_>>().join("\n")
     })
 }
 
 /// The provider after an update, and the URI to register there if users sign out at it from now on.
 #[derive(Serialize)]
-struct Updated {
+struct UpdatedProvider {
     #[serde(flatten)]
     provider: Provider,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -338,7 +342,7 @@ fn logout_line(uri: &str) -> String {
 
 /// A new provider, and the URIs to register there.
 #[derive(Serialize)]
-struct Added {
+struct AddedProvider {
     #[serde(flatten)]
     provider: Provider,
     redirect_uri: String,
@@ -364,10 +368,10 @@ fn read_secret(path: &Path) -> Result<String> {
 async fn check_issuer(issuer: &str, outbound: &OutboundArgs, tenant: &Tenant) -> Result<bool> {
     let wrong = |detail: String| Error::invalid("/issuer", "invalid_url", detail);
     let target = Target::parse(issuer).map_err(|bad| wrong(bad.to_string()))?;
-    let outbound = Outbound::new(outbound.settings())?;
-    let is_inside = outbound.check(&target, Some(tenant.id)).await.is_err();
-    let may_be_allowed = is_inside && is_address(&target);
-    if !may_be_allowed && !may_be_asked(&target, outbound.allowed()) {
+    let outbound = Outbound::new(outbound.outbound_settings())?;
+    let is_inside = outbound.check_target(&target, Some(tenant.id)).await.is_err();
+    let may_be_allowed = is_inside && is_address_target(&target);
+    if !may_be_allowed && !is_allowed_target(&target, outbound.allowed_networks()) {
         let detail =
             "must be https; http is for an address inside a network that the server's --webhook-allow-cidr lists";
         return Err(wrong(detail.to_owned()));
@@ -375,8 +379,8 @@ async fn check_issuer(issuer: &str, outbound: &OutboundArgs, tenant: &Tenant) ->
     Ok(is_inside)
 }
 
-fn instructions(added: &Added, tenant: &Tenant) -> String {
-    let Added { provider, redirect_uri, post_logout_redirect_uri, needs_leave } = added;
+fn format_instructions(added: &AddedProvider, tenant: &Tenant) -> String {
+    let AddedProvider { provider, redirect_uri, post_logout_redirect_uri, needs_leave } = added;
     let slug = &tenant.slug;
     let first = format!(
         "Provider {} ({}) was made for {slug}.\nRegister this redirect URI there:\n  {redirect_uri}",
@@ -398,8 +402,8 @@ fn instructions(added: &Added, tenant: &Tenant) -> String {
     [first].into_iter().chain(rest).collect::<Vec<_>>().join("\n")
 }
 
-async fn only_enabled(db: &Db, tenant: &Tenant) -> Result<ProviderId> {
-    let all = sso::list(db).await?;
+async fn get_only_enabled(db: &Db, tenant: &Tenant) -> Result<ProviderId> {
+    let all = sso::list_providers(db).await?;
     let enabled: Vec<&Provider> = all.iter().filter(|provider| provider.enabled).collect();
     match enabled.as_slice() {
         [only] => Ok(only.id),
@@ -412,7 +416,7 @@ async fn only_enabled(db: &Db, tenant: &Tenant) -> Result<ProviderId> {
     }
 }
 
-fn unknown(error: Error, tenant: &Tenant, id: ProviderId) -> Error {
+fn unknown_provider(error: Error, tenant: &Tenant, id: ProviderId) -> Error {
     if error.code() != Code::NotFound {
         return error;
     }
@@ -423,8 +427,8 @@ fn unknown(error: Error, tenant: &Tenant, id: ProviderId) -> Error {
 }
 
 /// Checks that the domain's owner has published the expected TXT record.
-async fn look_up(store: &Store, domain: &Domain, server: Option<SocketAddr>) -> Result<()> {
-    let found = look_up_txt(&domain.txt.name, server, &store.world().chance).await?;
+async fn check_txt_record(store: &Store, domain: &Domain, server: Option<SocketAddr>) -> Result<()> {
+    let found = look_up_txt(&domain.txt.name, server, &store.env().random).await?;
     if found.iter().any(|text| text.trim() == domain.txt.value) {
         return Ok(());
     }
@@ -437,7 +441,7 @@ async fn look_up(store: &Store, domain: &Domain, server: Option<SocketAddr>) -> 
 }
 
 /// The provider, and below it each of its domains.
-fn lines(provider: &Provider) -> String {
+fn format_provider(provider: &Provider) -> String {
     let state = if provider.enabled { "enabled" } else { "disabled" };
     let scope = provider.scope.as_ref().map(|scope| format!("  asked for {scope}")).unwrap_or_default();
     let first = format!("{}  {state}  {}  {}{scope}", provider.id, provider.name, provider.issuer);

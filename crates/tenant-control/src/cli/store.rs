@@ -4,26 +4,26 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use kernel::base::{Error, OperatorName, Result, World};
+use kernel::base::{Env, Error, OperatorName, Result};
 use kernel::store::Store;
 use serde_json::json;
 
-use super::output::{Output, warn};
+use super::output::{Output, print_warning};
 use crate::config::{self, StoreArgs};
 use crate::migrations::MIGRATIONS;
 
 /// Opens the store for a command and migrates it. While it waits for another process, it says so on stderr.
-pub async fn open(args: &StoreArgs) -> Result<Store> {
-    migrated(open_as_it_is(args).await?).await
+pub async fn open_store(args: &StoreArgs) -> Result<Store> {
+    migrate_store(open_unmigrated(args).await?).await
 }
 
 /// Opens the store for the server and migrates it. The server writes only to its log.
 pub async fn open_to_serve(args: &StoreArgs) -> Result<Store> {
     make_private_dir(&args.data_dir)?;
-    migrated(Store::open(args.options(), World::default()).await?).await
+    migrate_store(Store::open(args.store_options(), Env::default()).await?).await
 }
 
-async fn migrated(store: Store) -> Result<Store> {
+async fn migrate_store(store: Store) -> Result<Store> {
     for name in store.migrate(MIGRATIONS).await? {
         tracing::info!(name, "migration applied");
     }
@@ -31,10 +31,10 @@ async fn migrated(store: Store) -> Result<Store> {
 }
 
 /// Opens the store for a command without migrating it.
-pub async fn open_as_it_is(args: &StoreArgs) -> Result<Store> {
+pub async fn open_unmigrated(args: &StoreArgs) -> Result<Store> {
     make_private_dir(&args.data_dir)?;
-    let world = World { operator: operator_name(), ..World::default() };
-    Store::open(args.options().tell_wait(tell_wait), world).await
+    let world = Env { operator: operator_name(), ..Env::default() };
+    Store::open(args.store_options().on_lock_wait(print_wait), world).await
 }
 
 /// The operator's name for the audit trail: the user behind sudo, else the user of the operating system, by number if it has
@@ -46,15 +46,15 @@ fn operator_name() -> OperatorName {
     sudo.or_else(user).or_else(number).unwrap_or_default()
 }
 
-fn tell_wait(file: &Path) {
-    warn(&format!("waiting for another process that writes to {}…", file.display()));
+fn print_wait(file: &Path) {
+    print_warning(&format!("waiting for another process that writes to {}…", file.display()));
 }
 
-pub async fn migrate(args: &StoreArgs, output: &Output) -> Result<()> {
-    let store = open_as_it_is(args).await?;
+pub async fn run_migrate(args: &StoreArgs, output: &Output) -> Result<()> {
+    let store = open_unmigrated(args).await?;
     let applied = store.migrate(MIGRATIONS).await?;
     store.close().await;
-    output.print(&json!({ "applied": applied }), |_| match applied.len() {
+    output.print_value(&json!({ "applied": applied }), |_| match applied.len() {
         0 => "The schema is up to date.".to_owned(),
         n => format!("{n} applied: {}", applied.join(", ")),
     })
@@ -81,7 +81,7 @@ fn make_private_dir(path: &Path) -> Result<()> {
 pub struct DataLock(#[expect(dead_code, reason = "the lock lives as long as the file is open")] fs::File);
 
 impl DataLock {
-    pub fn take(args: &StoreArgs) -> Result<Self> {
+    pub fn acquire(args: &StoreArgs) -> Result<Self> {
         make_private_dir(&args.data_dir)?;
         let path = args.data_dir.join("lock");
         let failed = |error: &dyn std::fmt::Display| Error::internal(format!("{}: {error}", path.display()));

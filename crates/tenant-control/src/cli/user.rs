@@ -4,17 +4,17 @@ use clap::Subcommand;
 use kernel::auth::Role;
 use kernel::base::Result;
 
-use super::admin::{Common, Of, Whom, find, parse_word, tenant};
+use super::admin::{CommonArgs, TenantArgs, UserArgs, get_tenant, get_user, parse_word};
 use super::{sso, store};
 use people::sso::ProviderId;
-use people::users::{NewUser, Status, User, UserChange, create_user, list_users, unlink_user, update_user};
+use people::users::{NewUser, User, UserStatus, UserUpdate, create_user, list_users, unlink_user, update_user};
 
 #[derive(Subcommand)]
 pub enum UserCommand {
     /// Make a user
     Create {
         #[command(flatten)]
-        whom: Whom,
+        whom: UserArgs,
         /// What the user may do: admin, technician or viewer
         #[arg(long, value_parser = parse_role)]
         role: Role,
@@ -25,12 +25,12 @@ pub enum UserCommand {
         #[arg(long)]
         platform_operator: bool,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Change a user; in force at once, also in open sessions. A tenant keeps one active admin
     Update {
         #[command(flatten)]
-        whom: Whom,
+        whom: UserArgs,
         /// admin, technician or viewer
         #[arg(long, value_parser = parse_role)]
         role: Option<Role>,
@@ -41,34 +41,34 @@ pub enum UserCommand {
         #[arg(long)]
         name: Option<String>,
         /// active or disabled, which ends all their sessions
-        #[arg(long, value_parser = parse_word::<Status>)]
-        status: Option<Status>,
+        #[arg(long, value_parser = parse_word::<UserStatus>)]
+        status: Option<UserStatus>,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Disable a user and end all their sessions; keys they made stay until revoked, and the address stays taken
     Delete {
         #[command(flatten)]
-        whom: Whom,
+        whom: UserArgs,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Forget who a user is where they sign on, and end all their sessions; whoever signs on next with their verified address is them
     Unlink {
         #[command(flatten)]
-        whom: Whom,
+        whom: UserArgs,
         /// The provider's id, as `admin sso list` shows it [default: every provider]
         #[arg(long, value_parser = sso::parse_id)]
         provider: Option<ProviderId>,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// List the users of a tenant, the disabled among them
     List {
         #[command(flatten)]
-        of: Of,
+        of: TenantArgs,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
 }
 
@@ -79,53 +79,56 @@ fn parse_role(text: &str) -> Result<Role, String> {
 pub async fn run(command: UserCommand) -> Result<()> {
     match command {
         UserCommand::Create { whom, role, name, platform_operator, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &whom.of).await?;
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &whom.of).await?;
             let user =
                 create_user(&store, &tenant, NewUser { email: whom.email, name, role, platform_operator }).await?;
-            common.output.print(&user, |user| format!("User {} ({}) was made.", user.email, user.id))
+            common.output.print_value(&user, |user| format!("User {} ({}) was made.", user.email, user.id))
         }
         UserCommand::Update { whom, role, platform_operator, name, status, common } => {
-            let store = store::open(&common.store).await?;
-            let (tenant, user) = find(&store, &whom).await?;
-            let change = UserChange { name, role, platform_operator, status };
+            let store = store::open_store(&common.store).await?;
+            let (tenant, user) = get_user(&store, &whom).await?;
+            let change = UserUpdate { name, role, platform_operator, status };
             let user = update_user(&store, &tenant, user.id, change).await?;
-            common.output.print(&user, |user| format!("User {} is {}{}.", user.email, user.role.as_str(), aside(user)))
+            common.output.print_value(&user, |user| {
+                format!("User {} is {}{}.", user.email, user.role.as_str(), status_suffix(user))
+            })
         }
         UserCommand::Delete { whom, common } => {
-            let store = store::open(&common.store).await?;
-            let (tenant, user) = find(&store, &whom).await?;
-            let change = UserChange { status: Some(Status::Disabled), ..UserChange::default() };
+            let store = store::open_store(&common.store).await?;
+            let (tenant, user) = get_user(&store, &whom).await?;
+            let change = UserUpdate { status: Some(UserStatus::Disabled), ..UserUpdate::default() };
             let user = update_user(&store, &tenant, user.id, change).await?;
-            common.output.print(&user, |user| format!("User {} is disabled.", user.email))
+            common.output.print_value(&user, |user| format!("User {} is disabled.", user.email))
         }
         UserCommand::Unlink { whom, provider, common } => {
-            let store = store::open(&common.store).await?;
-            let (tenant, user) = find(&store, &whom).await?;
+            let store = store::open_store(&common.store).await?;
+            let (tenant, user) = get_user(&store, &whom).await?;
             match unlink_user(&store, &tenant, user.id, provider).await? {
-                Some(user) => common.output.print(&user, unlinked),
-                None => common.output.print(&user, |user| format!("User {} has nothing to unlink.", user.email)),
+                Some(user) => common.output.print_value(&user, format_unlinked),
+                None => common.output.print_value(&user, |user| format!("User {} has nothing to unlink.", user.email)),
             }
         }
         UserCommand::List { of, common } => {
-            let store = store::open(&common.store).await?;
-            let tenant = tenant(&store, &of).await?;
+            let store = store::open_store(&common.store).await?;
+            let tenant = get_tenant(&store, &of).await?;
             let users = list_users(&store, &tenant).await?;
-            let line = |user: &User| format!("{}  {}{}  {}", user.id, user.role.as_str(), aside(user), user.email);
-            common.output.print(&users, |users| users.iter().map(line).collect::<Vec<_>>().join("\n"))
+            let line =
+                |user: &User| format!("{}  {}{}  {}", user.id, user.role.as_str(), status_suffix(user), user.email);
+            common.output.print_value(&users, |users| users.iter().map(line).collect::<Vec<_>>().join("\n"))
         }
     }
 }
 
 /// The suffix of users who cannot sign in.
-fn aside(user: &User) -> &'static str {
+fn status_suffix(user: &User) -> &'static str {
     match user.status {
-        Status::Active => "",
-        Status::Disabled => " (disabled)",
+        UserStatus::Active => "",
+        UserStatus::Disabled => " (disabled)",
     }
 }
 
-fn unlinked(user: &User) -> String {
+fn format_unlinked(user: &User) -> String {
     let first = format!("User {} is unlinked, and all their sessions have ended.", user.email);
     if user.platform_operator {
         return format!("{first}\nPlatform operators do not sign on: make them a sign-in link.");

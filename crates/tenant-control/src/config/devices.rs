@@ -3,7 +3,7 @@
 use clap::Args;
 use kernel::base::{DAY_MS, HOUR_MS};
 
-use fleet::devices::Settings;
+use fleet::devices::DeviceSettings;
 
 #[derive(Args, Clone, Copy, Debug)]
 #[expect(clippy::struct_field_names, reason = "the names of the settings")]
@@ -23,8 +23,8 @@ pub struct DeviceArgs {
 }
 
 impl DeviceArgs {
-    pub fn settings(self) -> Settings {
-        Settings {
+    pub fn device_settings(self) -> DeviceSettings {
+        DeviceSettings {
             report_hours: self.device_report_hours,
             offline_after_ms: self.device_offline_hours * HOUR_MS,
             stale_after_ms: self.device_stale_days * DAY_MS,
@@ -32,7 +32,7 @@ impl DeviceArgs {
     }
 
     /// A device must go offline before it becomes stale, and not before its next report is due.
-    pub fn check(self) -> Result<(), String> {
+    pub fn check_settings(self) -> Result<(), String> {
         let (hours, days) = (self.device_offline_hours, self.device_stale_days);
         if hours >= days * 24 {
             return Err(format!(

@@ -3,7 +3,7 @@
 use clap::Args;
 use kernel::base::{DAY_MS, HOUR_MS};
 
-use workflows::Settings;
+use workflows::WorkflowSettings;
 
 #[derive(Args, Clone, Copy, Debug)]
 #[expect(clippy::struct_field_names, reason = "the names of the settings")]
@@ -31,10 +31,10 @@ pub struct WorkflowArgs {
 }
 
 impl WorkflowArgs {
-    pub fn settings(self, event_days: i64) -> Settings {
-        let usual = Settings::default();
+    pub fn workflow_settings(self, event_days: i64) -> WorkflowSettings {
+        let usual = WorkflowSettings::default();
         let shorter = usual.run_max_ms.min(event_days * DAY_MS - HOUR_MS);
-        Settings {
+        WorkflowSettings {
             runs_in_flight: self.workflow_runs_in_flight,
             runs_queued: self.workflow_runs_queued,
             runs_chained: self.workflow_runs_chained,
@@ -48,7 +48,7 @@ impl WorkflowArgs {
     }
 
     /// A run reads its event as long as it lasts, so it must not outlive the event.
-    pub fn check(self, event_days: i64) -> Result<(), String> {
+    pub fn check_settings(self, event_days: i64) -> Result<(), String> {
         match self.workflow_run_days {
             Some(days) if days >= event_days => Err(format!(
                 "--workflow-run-days {days} is not less than --event-days {event_days}: a run would outlive the event that \

@@ -7,25 +7,25 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use feature_kit::Feature;
 use kernel::base::Result;
-use kernel::http::{Document, DocumentOnce, Documented, Policy, Query};
+use kernel::http::{DocumentOnce, OpenApiDocument, QueryString, RatePolicy, ResponseDocs};
 use utoipa::IntoResponses;
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, ResponseBuilder};
 
 pub const FEATURE: Feature = Feature {
     name: "openapi",
-    operations: |api| api.public(Policy::Public, utoipa_axum::routes!(get)),
+    operations: |api| api.add_public_routes(RatePolicy::Public, utoipa_axum::routes!(get_openapi_document)),
     ..Feature::NEW
 };
 
 const PATH: &str = "/api/openapi.json";
 
 /// The document, or 304 if the client has it already.
-pub struct Published {
-    document: Arc<Document>,
+pub struct DocumentResponse {
+    document: Arc<OpenApiDocument>,
     unchanged: bool,
 }
 
-impl IntoResponse for Published {
+impl IntoResponse for DocumentResponse {
     fn into_response(self) -> Response {
         let mut response = if self.unchanged {
             StatusCode::NOT_MODIFIED.into_response()
@@ -43,8 +43,8 @@ impl IntoResponse for Published {
     }
 }
 
-impl IntoResponses for Published {
-    fn responses() -> Documented {
+impl IntoResponses for DocumentResponse {
+    fn responses() -> ResponseDocs {
         let schema = ObjectBuilder::new().description(Some("An OpenAPI 3.1 document.")).required("openapi");
         let content = ContentBuilder::new()
             .schema(Some(schema))
@@ -63,11 +63,11 @@ impl IntoResponses for Published {
 ///
 /// The machine-readable source of truth for this API. `If-None-Match` is honoured.
 #[utoipa::path(get, path = PATH, tag = "Schema", operation_id = "get_openapi_document")]
-pub async fn get(
+pub async fn get_openapi_document(
     Extension(document): Extension<DocumentOnce>,
     headers: HeaderMap,
-    query: Query<()>,
-) -> Result<Published> {
+    query: QueryString<()>,
+) -> Result<DocumentResponse> {
     query.parse()?;
     let document = document.get()?;
     let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
@@ -77,5 +77,5 @@ pub async fn get(
         let tag = tag.trim();
         tag == "*" || opaque(tag) == opaque(&document.etag)
     });
-    Ok(Published { document, unchanged })
+    Ok(DocumentResponse { document, unchanged })
 }

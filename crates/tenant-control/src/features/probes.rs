@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use axum::extract::State;
 use axum::http::StatusCode;
 use feature_kit::Feature;
-use kernel::http::{App, Shared};
+use kernel::http::{App, SharedApp};
 
 pub const FEATURE: Feature = Feature {
     name: "probes",
-    more_operations: |api| api.free("/healthz", healthz).free("/readyz", readyz),
+    more_operations: |api| api.add_uncharged_route("/healthz", healthz).add_uncharged_route("/readyz", readyz),
     ..Feature::NEW
 };
 
@@ -24,7 +24,7 @@ pub async fn healthz() -> &'static str {
 }
 
 /// The database answers, so the node can take traffic.
-pub async fn readyz(State(app): State<Shared>) -> (StatusCode, &'static str) {
+pub async fn readyz(State(app): State<SharedApp>) -> (StatusCode, &'static str) {
     if is_ready(&app).await {
         (StatusCode::OK, "ready\n")
     } else {
@@ -41,13 +41,13 @@ async fn is_ready(app: &App) -> bool {
     };
     // Stored before the check, so that clients that disconnect before the response do not cause one check each.
     *last = Some((Instant::now(), before));
-    let ready = ping(app).await;
+    let ready = ping_database(app).await;
     *last = Some((Instant::now(), ready));
     ready
 }
 
-async fn ping(app: &App) -> bool {
-    match tokio::time::timeout(READY_MAX, app.ping()).await {
+async fn ping_database(app: &App) -> bool {
+    match tokio::time::timeout(READY_MAX, app.ping_store()).await {
         Ok(Ok(())) => return true,
         Ok(Err(error)) => tracing::warn!(%error, "not ready"),
         Err(_) => tracing::warn!("not ready: no answer from the database"),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use kernel::base::SECOND_MS;
-use kernel::http::Policy;
+use kernel::http::RatePolicy;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -216,7 +216,7 @@ over_http! {
 
     async fn who_waits_as_long_as_told_is_served(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::Read, 1);
+        setup.settings.rate_table.set(RatePolicy::Read, 1);
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         server.advance(10_001);
@@ -275,7 +275,7 @@ async fn nodes_tell_each_other_only_of_addresses_that_have_used_much() {
         first.get(DOCUMENT).header("x-forwarded-for", format!("198.51.100.{n}")).await.is(200);
     }
     for node in [&first, &second] {
-        kernel::jobs::exchange_rates(&node.app).await.unwrap();
+        kernel::jobs::exchange_rate_counts(&node.app).await.unwrap();
     }
     let left = async |address: &str| second.get(DOCUMENT).header("x-forwarded-for", address).await.remaining().1;
     assert_eq!(left("192.0.2.1").await, 89, "a quarter of 120 is told");

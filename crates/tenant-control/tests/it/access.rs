@@ -7,7 +7,7 @@ mod table;
 
 use kernel::auth::{PlainKey, Role};
 use kernel::base::DAY_MS;
-use kernel::http::Policy;
+use kernel::http::RatePolicy;
 use serde_json::{Value, json};
 
 use self::table::{Row, Target, table};
@@ -108,7 +108,7 @@ impl Operation {
         let call = server.call(self.method.parse().unwrap(), format!("{}{query}", self.path));
         match &self.row.body {
             Some(body) => {
-                let new = server.app.world.chance.base62(10);
+                let new = server.app.env.random.base62_text(10);
                 call.json(&serde_json::from_str(&body.to_string().replace("$id", id).replace("$new", &new)).unwrap())
             }
             None => call,
@@ -149,7 +149,7 @@ impl Operation {
             }
             Target::User => {
                 let name = "A user of another";
-                let email = format!("{}@acme.test", server.app.world.chance.base62(10));
+                let email = format!("{}@acme.test", server.app.env.random.base62_text(10));
                 let body = json!({"email": email, "name": name, "role": "viewer"});
                 let made = server.post(USERS).cookie(&tenancy.admin).json(&body).await.ok(201);
                 let id = made["id"].as_str().unwrap().to_owned();
@@ -202,7 +202,7 @@ impl Operation {
 
 /// Budgets that these many calls do not use up, and an index to search in.
 async fn generous(mut setup: Setup) -> (Server, Indexed) {
-    for policy in Policy::ALL {
+    for policy in RatePolicy::ALL {
         setup.settings.rate_table.set(policy, 1_000_000);
     }
     let server = setup.start().await;
@@ -232,7 +232,7 @@ over_http! {
         let revoked = server.key(&acme, &["*"]).await;
         server.delete(format!("{KEYS}?id={}", revoked.id)).cookie(&acme.admin).await.is(204);
         let good = server.key(&acme, &["*"]).await.plain;
-        let unknown = PlainKey::generate(&server.app.world.chance).reveal();
+        let unknown = PlainKey::generate(&server.app.env.random).expose_secret();
         let last = if good.ends_with('x') { 'y' } else { 'x' };
         let mistyped = format!("{}{last}", &good[..good.len() - 1]);
         let of_revoked = server.key_with(&acme, &json!({"name": "Rotated", "scopes": ["*"]})).await;

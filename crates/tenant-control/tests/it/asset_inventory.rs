@@ -19,8 +19,10 @@ mod words;
 use kernel::base::{Actor, Timestamp};
 use kernel::store::Db;
 use serde_json::Value;
-use tenant_control::features::devices::{self, By, DeviceId, FullDevice, Noted, Platform, Software, Status, Type};
-use tenant_control::features::inventory::unknown;
+use tenant_control::features::devices::{
+    self, ChangeOrigin, DeviceId, DeviceStatus, FullDevice, Platform, ReportRowUpdate, Software, Type,
+};
+use tenant_control::features::inventory::blank_device;
 
 use crate::support::{Server, Tenancy};
 
@@ -32,9 +34,10 @@ const NOWHERE: &str = "org_01jd8z6v2mfkpb7h3q9xw5t4ra";
 
 /// A device of which nothing is known but what it is called.
 pub fn named(hostname: &str) -> FullDevice {
-    let mut full = unknown(Timestamp::from_millis(0));
+    let mut full = blank_device(Timestamp::from_millis(0));
     full.device.hostname = Some(hostname.to_owned());
-    (full.device.r#type, full.device.platform, full.device.status) = (Type::Server, Platform::Linux, Status::Online);
+    (full.device.r#type, full.device.platform, full.device.status) =
+        (Type::Server, Platform::Linux, DeviceStatus::Online);
     full
 }
 
@@ -57,7 +60,7 @@ pub fn software(name: &str, version: &str) -> Software {
 }
 
 pub fn database(server: &Server, tenancy: &Tenancy) -> Db {
-    server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system())
+    server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system())
 }
 
 /// Makes these devices, in one write and in this order. Their ids.
@@ -66,7 +69,8 @@ pub async fn add_all(server: &Server, tenancy: &Tenancy, all: Vec<FullDevice>) -
     let made = db.write(async move |tx| {
         let mut ids = Vec::new();
         for full in all {
-            let kept = devices::create(tx, full, Noted::CheckAt(None), By::Itself).await?;
+            let kept =
+                devices::create_device(tx, full, ReportRowUpdate::CheckAt(None), ChangeOrigin::Automatic).await?;
             ids.push(kept.full.device.id.to_string());
         }
         Ok(ids)
@@ -94,7 +98,7 @@ async fn edit(db: Db, id: DeviceId, change: impl FnOnce(&mut FullDevice) + Send 
             change(full);
             Ok(())
         };
-        devices::edit(tx, id, change).await
+        devices::edit_device(tx, id, change).await
     });
     changed.await.expect("the device is changed");
 }
@@ -104,7 +108,7 @@ pub async fn remove(server: &Server, tenancy: &Tenancy, id: &str) {
 }
 
 async fn delete(db: Db, id: DeviceId) {
-    let deleted = db.write(async move |tx| devices::delete(tx, id, By::Somebody).await);
+    let deleted = db.write(async move |tx| devices::delete_device(tx, id, ChangeOrigin::Deliberate).await);
     deleted.await.expect("the device is deleted");
 }
 
@@ -113,11 +117,11 @@ pub async fn hear(server: &Server, tenancy: &Tenancy, id: &str, at: Timestamp) {
     let id: DeviceId = id.parse().expect("an id");
     let db = database(server, tenancy);
     let heard = db.write(async move |tx| {
-        let kept = devices::find(tx, id).await?.expect("the device");
+        let kept = devices::find_device(tx, id).await?.expect("the device");
         let mut after = kept.full.clone();
         after.device.last_seen_at = Some(at);
-        let noted = Noted::Report { digest: None, check_at: None };
-        devices::save(tx, &kept, after, noted, By::Itself).await
+        let noted = ReportRowUpdate::Report { digest: None, check_at: None };
+        devices::save_device(tx, &kept, after, noted, ChangeOrigin::Automatic).await
     });
     heard.await.expect("it is noted");
 }

@@ -3,7 +3,7 @@
 use kernel::auth::Role;
 use kernel::base::MINUTE_MS;
 use serde_json::{Value, json};
-use tenant_control::features::users::{NewUser, UserChange, delete_user, find_user, update_user};
+use tenant_control::features::users::{NewUser, UserUpdate, delete_user, find_user, update_user};
 
 use crate::support::people::{AUDIT, KEYS, SESSION};
 use crate::support::{Key, Server, Tenancy, over_http};
@@ -78,7 +78,7 @@ over_http! {
         );
         let wanted = json!({
             "id": null,
-            "at": server.now().plus(-2 * MINUTE_MS).to_string(),
+            "at": server.now().plus_ms(-2 * MINUTE_MS).to_string(),
             "actor": {"type": "user", "id": me["id"], "name": me["name"]},
             "action": "api_key.update",
             "target": {"type": "api_key", "id": target.id},
@@ -112,7 +112,7 @@ over_http! {
         server.delete(SESSION).cookie(&cookie).await.is(204);
         let ann = find_user(store, &acme.tenant, "ann@acme.test").await.unwrap().unwrap();
         server.advance(MINUTE_MS);
-        let change = UserChange { role: Some(Role::Technician), ..UserChange::default() };
+        let change = UserUpdate { role: Some(Role::Technician), ..UserUpdate::default() };
         update_user(store, &acme.tenant, ann.id, change).await.unwrap();
         server.advance(MINUTE_MS);
         delete_user(store, &acme.tenant, &ann).await.unwrap();
@@ -186,9 +186,9 @@ over_http! {
             (format!("target_id={second},{id}"), vec![revoke, create, create]),
             (format!("target_id={second}&actor_id={me}"), vec![revoke]),
             (format!("since={middle}"), vec![revoke, create]),
-            (format!("since={}", middle.plus(1)), vec![revoke]),
+            (format!("since={}", middle.plus_ms(1)), vec![revoke]),
             (format!("since={middle}&until={end}"), vec![create]),
-            (format!("since={middle}&until={}", end.plus(1)), vec![revoke, create]),
+            (format!("since={middle}&until={}", end.plus_ms(1)), vec![revoke, create]),
             (format!("action={create}&until={middle}"), vec![create]),
             (format!("since={end}&until={middle}"), vec![]),
             ("since=2026-01-15T12:02:00%2B02:00".to_owned(), vec![revoke, create]),

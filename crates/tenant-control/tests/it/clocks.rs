@@ -3,7 +3,7 @@
 mod repair;
 
 use kernel::auth::{Role, create_signin_link, list_clocks};
-use kernel::base::{Actor, Clock, Code, DAY_MS, HOUR_MS, MINUTE_MS, Result, World};
+use kernel::base::{Actor, Code, DAY_MS, Env, HOUR_MS, MINUTE_MS, Result, WallClock};
 use kernel::store::Purpose;
 use serde_json::json;
 use tenant_control::cli::clock;
@@ -22,14 +22,14 @@ const AHEAD_MS: i64 = 120 * DAY_MS;
 
 /// What `admin clock repair` does.
 async fn repair(server: &Server, tenancy: &Tenancy) -> Option<(String, u64)> {
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
-    let repaired = clock::repair(&db).await.unwrap();
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
+    let repaired = clock::repair_clock(&db).await.unwrap();
     repaired.from.map(|stood| (stood.to_string(), repaired.tickets))
 }
 
 /// A node on the same database whose machine is far ahead of the time.
 async fn ahead(server: &Server) -> Server {
-    server.second_node_with(World { clock: Clock::Wrong(AHEAD_MS), ..World::default() }).await
+    server.second_node_with(Env { clock: WallClock::Skewed(AHEAD_MS), ..Env::default() }).await
 }
 
 #[track_caller]
@@ -38,7 +38,7 @@ fn is_refused(done: Result<()>) {
 }
 
 async fn count(server: &Server, sql: &str) -> i64 {
-    server.app.store.system(Purpose::Cli).one(sql, kernel::args![]).await.expect("a count")
+    server.app.store.system(Purpose::Cli).get_one(sql, kernel::args![]).await.expect("a count")
 }
 
 /// Tables of what such a node takes for old.
@@ -75,7 +75,7 @@ async fn fill(server: &Server, tenancy: &Tenancy, receiver: &Receiver) {
     let key = format!("{KEYS}?id={}", made["id"].as_str().unwrap());
     server.put(key).cookie(&tenancy.admin).json(&rotation).await.is(200);
     server.sender.run_due().await.unwrap();
-    kernel::jobs::exchange_rates(&server.app).await.unwrap();
+    kernel::jobs::exchange_rate_counts(&server.app).await.unwrap();
 }
 
 over_http! {
@@ -84,9 +84,9 @@ over_http! {
         let key = server.key(&acme, &["*"]).await;
         let ticket = json!({"subject": "Printer"});
         // A little is what clocks differ by.
-        server.set_clock(acme.tenant.id, server.now().plus(10 * MINUTE_MS)).await;
+        server.set_clock(acme.tenant.id, server.now().plus_ms(10 * MINUTE_MS)).await;
         server.post(TICKETS).key(&key.plain).json(&ticket).await.is(201);
-        server.set_clock(acme.tenant.id, server.now().plus(AHEAD_MS)).await;
+        server.set_clock(acme.tenant.id, server.now().plus_ms(AHEAD_MS)).await;
         let refused = server.post(TICKETS).key(&key.plain).json(&ticket).await;
         refused.problem("unavailable");
         assert!(refused.headers.contains_key("retry-after"));
@@ -95,7 +95,7 @@ over_http! {
         let clocks = list_clocks(&server.app.store.system(Purpose::Cli)).await.unwrap();
         let stuck: Vec<&str> = clocks.iter().filter(|clock| clock.is_stuck()).map(|clock| clock.tenant.as_str()).collect();
         assert_eq!((stuck, clocks.len()), (vec!["acme"], 2));
-        let stood = server.now().plus(AHEAD_MS).to_string();
+        let stood = server.now().plus_ms(AHEAD_MS).to_string();
         assert_eq!(repair(&server, &acme).await.map(|repaired| repaired.0), Some(stood));
         assert_eq!(repair(&server, &acme).await, None);
         let made = server.post(TICKETS).key(&key.plain).json(&ticket).await.ok(201);
@@ -113,11 +113,11 @@ over_http! {
         let session = server.user(&acme.tenant, kernel::auth::Role::Admin).await;
         let key = json!({"name": "Early", "scopes": ["*"], "expires_days": 10});
         let key = server.post(KEYS).cookie(&session).json(&key).await.ok(201);
-        let since = server.now().plus(-AHEAD_MS);
+        let since = server.now().plus_ms(-AHEAD_MS);
         server.advance(-AHEAD_MS);
         assert_eq!(repair(&server, &acme).await.map(|repaired| repaired.1), Some(2), "both tickets");
         // The command is another process: on PostgreSQL this one may remember for half a second.
-        server.app.credentials.forget(acme.tenant.id);
+        server.app.credentials.invalidate_tenant(acme.tenant.id);
         server.advance(1);
         let after = server.post(TICKETS).key(&old.plain).json(&json!({"subject": "After"})).await.ok(201);
         // Whoever goes on from the last time it has seen misses nothing, and the order of creation is that of numbers.
@@ -131,7 +131,7 @@ over_http! {
         // A session and a key that began in the future do not live until then.
         server.get(SESSION).cookie(&session).await.problem("unauthenticated");
         let key = server.get(format!("{KEYS}?id={}", key["id"].as_str().unwrap())).cookie(&acme.admin).await.ok(200);
-        assert_eq!(key["expires_at"], server.now().plus(10 * DAY_MS - 1).to_string());
+        assert_eq!(key["expires_at"], server.now().plus_ms(10 * DAY_MS - 1).to_string());
     }
 }
 
@@ -163,10 +163,10 @@ async fn a_node_with_a_wrong_clock_removes_notes_and_tells_nothing() {
     // It has seen a use to note, and a session that has ended long ago by its clock.
     wrong.get(SESSION).key(&key.plain).await.is(200);
     wrong.get(SESSION).cookie(&acme.admin).await.problem("session_expired");
-    is_refused(kernel::jobs::clean(&wrong.app, &features::install().retention).await);
-    is_refused(webhooks::jobs::clean(&wrong.app, 90 * DAY_MS).await);
-    is_refused(kernel::jobs::note_uses(&wrong.app).await);
-    is_refused(kernel::jobs::exchange_rates(&wrong.app).await);
+    is_refused(kernel::jobs::delete_expired(&wrong.app, &features::install().retention).await);
+    is_refused(webhooks::jobs::clean_deliveries(&wrong.app, 90 * DAY_MS).await);
+    is_refused(kernel::jobs::save_last_uses(&wrong.app).await);
+    is_refused(kernel::jobs::exchange_rate_counts(&wrong.app).await);
     api_keys::jobs::announce_expiry(&wrong.app).await.unwrap();
     assert_eq!(rows(&server).await, before);
     assert_eq!(count(&server, "SELECT COUNT(*) FROM api_keys WHERE expiry_announced").await, 0);

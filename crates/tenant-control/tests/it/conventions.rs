@@ -251,7 +251,7 @@ over_http! {
         server.app.store.close().await;
         server.advance(1);
         for answer in [
-            server.get(KEYS).key(&kernel::auth::PlainKey::generate(&server.app.world.chance).reveal()).await,
+            server.get(KEYS).key(&kernel::auth::PlainKey::generate(&server.app.env.random).expose_secret()).await,
             server.get(KEYS).cookie(&format!("{}x", acme.admin)).await,
         ] {
             let problem = answer.problem("unavailable").to_string().to_lowercase();

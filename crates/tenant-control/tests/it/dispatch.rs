@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use kernel::base::{Actor, Error, Result};
-use kernel::jobs::Node;
-use kernel::jobs::dispatch::{Dispatcher, Due, Ended, LaneWork, Limits, Load, Settled, UnderWay, Work};
-use kernel::jobs::lanes::{self, LEASE_MS, Lane};
+use kernel::jobs::ServerNode;
+use kernel::jobs::dispatch::{
+    DispatchLimits, Dispatcher, DueJobs, JobCompletion, JobsInFlight, LaneWork, LoadResult, SaveReport, WorkKind,
+};
+use kernel::jobs::lanes::{self, LEASE_MS, LeasedLane};
 use tokio::sync::Notify;
 
 use crate::support::{Server, over_http};
@@ -30,7 +32,7 @@ enum End {
 /// nothing is due while something is under way. So looks that come with time, on a slow machine, change nothing.
 #[derive(Default)]
 struct Script {
-    loads: Mutex<VecDeque<Load>>,
+    loads: Mutex<VecDeque<LoadResult>>,
     due: Mutex<VecDeque<Vec<(u32, End)>>>,
     /// Whether the next settling fails because the database is away.
     away: AtomicBool,
@@ -56,30 +58,30 @@ impl Script {
 /// Work of one of two kinds.
 #[derive(Clone)]
 struct Scripted<const SECOND: bool> {
-    node: Node,
+    node: ServerNode,
     script: Arc<Script>,
 }
 
-impl<const SECOND: bool> Work for Scripted<SECOND> {
+impl<const SECOND: bool> WorkKind for Scripted<SECOND> {
     const KIND: &'static str = if SECOND { "second" } else { "first" };
     type Lane = ScriptedLane;
 
-    fn node(&self) -> &Node {
+    fn node(&self) -> &ServerNode {
         &self.node
     }
 
-    fn limits(&self) -> Limits {
-        Limits { lanes_max: 8, tenure: Duration::from_secs(5), stop_max: Duration::from_secs(5) }
+    fn limits(&self) -> DispatchLimits {
+        DispatchLimits { lanes_max: 8, tenure_max: Duration::from_secs(5), stop_max: Duration::from_secs(5) }
     }
 
-    fn open(&self, lane: Lane) -> Option<ScriptedLane> {
+    fn open_lane(&self, lane: LeasedLane) -> Option<ScriptedLane> {
         assert_eq!(lane.kind(), Self::KIND);
         Some(ScriptedLane { lane, script: self.script.clone() })
     }
 }
 
 struct ScriptedLane {
-    lane: Lane,
+    lane: LeasedLane,
     script: Arc<Script>,
 }
 
@@ -89,106 +91,106 @@ impl LaneWork for ScriptedLane {
     type Job = (u32, End);
     type Outcome = u32;
 
-    fn id(job: &(u32, End)) -> u32 {
+    fn job_id(job: &(u32, End)) -> u32 {
         job.0
     }
 
-    async fn load(&mut self, _: &UnderWay<u32>) -> Result<Load> {
+    async fn load_lane(&mut self, _: &JobsInFlight<u32>) -> Result<LoadResult> {
         if self.script.away_at_load.swap(false, Ordering::Relaxed) {
             self.script.note("away");
             return Err(Error::unavailable("the database is away"));
         }
         let load = {
             let mut loads = self.script.loads.lock().unwrap();
-            let Some(load) = loads.pop_front() else { return Ok(Load::Go) };
+            let Some(load) = loads.pop_front() else { return Ok(LoadResult::Ready) };
             // What rests at the end rests for good.
-            if load == Load::Rest && loads.is_empty() {
+            if load == LoadResult::Paused && loads.is_empty() {
                 loads.push_back(load);
             }
             load
         };
         self.script.note("load");
-        if load == Load::Rest {
+        if load == LoadResult::Paused {
             self.script.rests.notify_one();
         }
         Ok(load)
     }
 
-    async fn due(&mut self, under_way: &UnderWay<u32>) -> Result<Option<Due<(u32, End)>>> {
+    async fn load_due_jobs(&mut self, under_way: &JobsInFlight<u32>) -> Result<Option<DueJobs<(u32, End)>>> {
         if !under_way.is_empty() {
-            return Ok(Some(Due::default()));
+            return Ok(Some(DueJobs::default()));
         }
         self.script.note("due");
         if self.script.comes.swap(false, Ordering::Relaxed) {
-            return Ok(Some(Due { jobs: VecDeque::new(), next: Some(self.lane.db().world().now()) }));
+            return Ok(Some(DueJobs { jobs: VecDeque::new(), next: Some(self.lane.db().env().now()) }));
         }
         let jobs = self.script.due.lock().unwrap().pop_front().unwrap_or_default();
-        Ok(Some(Due { jobs: jobs.into(), next: None }))
+        Ok(Some(DueJobs { jobs: jobs.into(), next: None }))
     }
 
-    fn start(&mut self, (id, end): (u32, End)) -> BoxFuture<'static, Ended<u32>> {
+    fn start_job(&mut self, (id, end): (u32, End)) -> BoxFuture<'static, JobCompletion<u32>> {
         self.script.note(format!("start({id})"));
         let script = self.script.clone();
         Box::pin(async move {
             match end {
-                End::Noted => Ended::Noted,
-                End::ToNote => Ended::ToNote(id),
-                End::Lost => Ended::Lost,
+                End::Noted => JobCompletion::Saved,
+                End::ToNote => JobCompletion::Unsaved(id),
+                End::Lost => JobCompletion::Lost,
                 End::Panic => panic!("as the test wants it"),
                 End::NotedAtRest => {
                     script.rests.notified().await;
-                    Ended::Noted
+                    JobCompletion::Saved
                 }
             }
         })
     }
 
-    fn settle(&mut self, outcomes: Arc<Vec<u32>>) -> BoxFuture<'static, Result<Settled>> {
+    fn save_outcomes(&mut self, outcomes: Arc<Vec<u32>>) -> BoxFuture<'static, Result<SaveReport>> {
         self.script.note(format!("settle({outcomes:?})"));
         let (lane, script) = (self.lane.clone(), self.script.clone());
         Box::pin(async move {
             if script.away.swap(false, Ordering::Relaxed) {
                 return Err(Error::unavailable("the database is away"));
             }
-            Ok(Settled { held: hold(&lane).await?, look: true })
+            Ok(SaveReport { lease_held: hold(&lane).await?, must_reload: true })
         })
     }
 
-    fn learn(&mut self, outcome: &u32) {
+    fn apply_outcome(&mut self, outcome: &u32) {
         self.script.note(format!("learn({outcome})"));
     }
 
-    fn noted(&mut self) {
+    fn on_saved(&mut self) {
         self.script.note("noted");
     }
 
-    async fn tend(&mut self, _: Vec<u32>) -> Result<bool> {
+    async fn send_heartbeat(&mut self, _: Vec<u32>) -> Result<bool> {
         hold(&self.lane).await
     }
 
-    async fn release(&mut self) -> Result<()> {
+    async fn release_lane(&mut self) -> Result<()> {
         self.script.note("release");
         let held = self.lane.clone();
-        self.lane.db().write(async move |tx| held.release(tx, None, None).await).await?;
+        self.lane.db().write(async move |tx| held.release_lease(tx, None, None).await).await?;
         self.script.worked.notify_one();
         Ok(())
     }
 }
 
-async fn hold(lane: &Lane) -> Result<bool> {
+async fn hold(lane: &LeasedLane) -> Result<bool> {
     let held = lane.clone();
-    lane.db().write(async move |tx| held.hold(tx).await).await
+    lane.db().write(async move |tx| held.extend_lease(tx).await).await
 }
 
 /// Makes a tenant's lanes of these kinds, unless they are there, and due.
 async fn wake(server: &Server, kinds: &'static [&'static str]) {
     let acme = server.tenant("acme").await;
-    let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
     let woken = db.write(async move |tx| {
         for kind in kinds {
-            lanes::ensure(tx, kind, "all").await?;
-            lanes::ensure(tx, kind, "all").await?;
-            lanes::wake(tx, kind, "all").await?;
+            lanes::ensure_lane(tx, kind, "all").await?;
+            lanes::ensure_lane(tx, kind, "all").await?;
+            lanes::wake_lane(tx, kind, "all").await?;
         }
         Ok(())
     });
@@ -204,7 +206,7 @@ async fn work(server: &Server, script: Script) -> (Dispatcher<Scripted<false>>, 
     (dispatcher, script)
 }
 
-fn script(loads: &[Load], due: &[&[(u32, End)]]) -> Script {
+fn script(loads: &[LoadResult], due: &[&[(u32, End)]]) -> Script {
     let due = due.iter().map(|jobs| jobs.to_vec()).collect();
     Script { loads: Mutex::new(loads.iter().copied().collect()), due: Mutex::new(due), ..Script::default() }
 }
@@ -248,13 +250,13 @@ over_http! {
     }
 
     async fn while_there_is_more_to_load_what_is_due_is_started(server: Server) {
-        let (_, script) = work(&server, script(&[Load::Again, Load::Again], &[&[], &[(1, End::Noted)]])).await;
+        let (_, script) = work(&server, script(&[LoadResult::More, LoadResult::More], &[&[], &[(1, End::Noted)]])).await;
         assert_eq!(script.asked(), "load due load due start(1) noted due release");
     }
 
     async fn what_comes_between_loading_and_asking_is_loaded_at_once(server: Server) {
         let due: &[&[(u32, End)]] = &[&[(1, End::Noted)]];
-        let comes = Script { comes: AtomicBool::new(true), ..script(&[Load::Go, Load::Go], due) };
+        let comes = Script { comes: AtomicBool::new(true), ..script(&[LoadResult::Ready, LoadResult::Ready], due) };
         let (_, script) = work(&server, comes).await;
         assert_eq!(script.asked(), "load due load due start(1) noted due release");
     }
@@ -262,7 +264,7 @@ over_http! {
     async fn a_lane_at_rest_starts_nothing_and_is_given_back_when_nothing_is_under_way(server: Server) {
         // Settling the first asks for a look, while the second is still under way.
         let due: &[&[(u32, End)]] = &[&[(1, End::ToNote), (2, End::NotedAtRest)], &[(3, End::Noted)]];
-        let (_, script) = work(&server, script(&[Load::Go, Load::Rest], due)).await;
+        let (_, script) = work(&server, script(&[LoadResult::Ready, LoadResult::Paused], due)).await;
         let asked = script.asked();
         assert!(asked.starts_with("load due start(1) start(2) "), "{asked}");
         assert!(asked.ends_with(" load release") && !asked.contains("start(3)"), "{asked}");
@@ -270,13 +272,13 @@ over_http! {
 
     async fn a_lane_that_rested_for_what_was_under_way_goes_on(server: Server) {
         let due: &[&[(u32, End)]] = &[&[(1, End::ToNote), (2, End::NotedAtRest)], &[(3, End::Noted)]];
-        let (_, script) = work(&server, script(&[Load::Go, Load::Rest, Load::Go], due)).await;
+        let (_, script) = work(&server, script(&[LoadResult::Ready, LoadResult::Paused, LoadResult::Ready], due)).await;
         let asked = script.asked();
         assert!(asked.ends_with(" due start(3) noted due release"), "{asked}");
     }
 
     async fn a_lane_that_is_gone_is_not_given_back(server: Server) {
-        let (_, script) = work(&server, script(&[Load::Gone], &[])).await;
+        let (_, script) = work(&server, script(&[LoadResult::Gone], &[])).await;
         assert_eq!(script.asked(), "load");
     }
 
@@ -287,7 +289,7 @@ over_http! {
     }
 
     async fn a_lane_is_kept_while_the_database_is_away_for_a_moment(server: Server) {
-        let away = Script { away_at_load: AtomicBool::new(true), ..script(&[Load::Go], &[&[(1, End::Noted)]]) };
+        let away = Script { away_at_load: AtomicBool::new(true), ..script(&[LoadResult::Ready], &[&[(1, End::Noted)]]) };
         let (_, script) = work(&server, away).await;
         assert_eq!(script.asked(), "away load due start(1) noted due release", "not taken up when the lease ends");
     }

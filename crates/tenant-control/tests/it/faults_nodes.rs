@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kernel::base::{Chance, Secrets, World};
+use kernel::base::{Env, RandomSource, Secrets};
 use tempfile::TempDir;
 
 use crate::support::load::Api;
@@ -66,7 +66,7 @@ async fn two_nodes_have_one_rate_budget() {
 /// Half of the budget on A, then as much as B gives: how much that was, and how much A gives until it knows. None when
 /// a new minute began meanwhile.
 async fn use_up_the_budget(a: &Api, b: &Api) -> Option<(u64, u64)> {
-    let minute = || World::default().now().as_millis().div_euclid(60_000);
+    let minute = || Env::default().now().as_millis().div_euclid(60_000);
     let started = minute();
     let same_minute = || (minute() == started).then_some(());
     for _ in 0..QUOTA / 2 {
@@ -129,7 +129,7 @@ async fn use_that_could_not_be_reported_is_reported_when_it_can_be() {
 /// new minute began meanwhile.
 async fn count_past_a_fault(nodes: &Nodes) -> Option<u64> {
     let [a, b] = nodes.apis();
-    let minute = || World::default().now().as_millis().div_euclid(60_000);
+    let minute = || Env::default().now().as_millis().div_euclid(60_000);
     let started = minute();
     let failures = || nodes.a.stderr().matches("exchanging rate counts failed").count();
     let database = connect(&nodes.database.url).await;
@@ -174,7 +174,7 @@ async fn a_node_with_other_secrets_or_none_refuses_to_start() {
     assert!(!other.path().join("secrets.json").exists(), "secrets were made although the database has some");
 
     let file = other.path().join("others.json");
-    std::fs::write(&file, Secrets::generate(&Chance::System).unwrap()).unwrap();
+    std::fs::write(&file, Secrets::generate_text(&RandomSource::System).unwrap()).unwrap();
     let (code, said) = Launch::on_database(&database.url, other.path()).secrets_file(&file).refused().await;
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("every node needs the same secrets file"), "{said}");
@@ -184,7 +184,7 @@ async fn a_node_with_other_secrets_or_none_refuses_to_start() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_nodes_started_at_once_on_an_empty_database_one_prints_the_sign_in_link() {
     let (database, folders) = (fresh_database().await, [TempDir::new().unwrap(), TempDir::new().unwrap()]);
-    let secrets = Secrets::generate(&Chance::System).unwrap();
+    let secrets = Secrets::generate_text(&RandomSource::System).unwrap();
     let launch =
         |folder: &Path| Launch::on_database(&database.url, folder).variable("TENANT_CONTROL_SECRETS", &secrets);
     assert_eq!(links_of_two(&launch(folders[0].path()), &launch(folders[1].path())).await, 1);

@@ -11,11 +11,11 @@ use crate::support::people::{AUDIT, KEYS, SESSION};
 use crate::support::{Server, Tenancy, over_http};
 
 async fn clean(server: &Server) {
-    kernel::jobs::clean(&server.app, &features::install().retention).await.expect("cleaning");
+    kernel::jobs::delete_expired(&server.app, &features::install().retention).await.expect("cleaning");
 }
 
 async fn count(server: &Server, sql: &'static str) -> i64 {
-    server.app.store.system(Purpose::Cli).one(sql, kernel::args![]).await.expect("a count")
+    server.app.store.system(Purpose::Cli).get_one(sql, kernel::args![]).await.expect("a count")
 }
 
 const SESSIONS: &str = "SELECT COUNT(*) FROM sessions";
@@ -57,10 +57,10 @@ over_http! {
 
     async fn more_than_one_step_is_taken_where_needed(server: Server) {
         let acme = server.tenant("acme").await;
-        let db = server.app.store.tenant_for_test(acme.tenant.id, kernel::base::Actor::system());
+        let db = server.app.store.tenant_for_test(acme.tenant.id, kernel::base::Actor::for_system());
         db.write(async |tx| {
             for _ in 0..1_200 {
-                kernel::audit::record(tx, kernel::audit::Entry::new("test.deed", "test", "x")).await?;
+                kernel::audit::record_entry(tx, kernel::audit::NewAuditEntry::new("test.deed", "test", "x")).await?;
             }
             Ok(())
         })
@@ -82,7 +82,7 @@ over_http! {
         let other = server.user(&acme.tenant, Role::Viewer).await;
         clean(&server).await;
         assert_eq!(count(&server, SESSIONS).await, 1, "only the one that ended");
-        server.app.credentials.forget(acme.tenant.id);
+        server.app.credentials.invalidate_tenant(acme.tenant.id);
         server.get(SESSION).cookie(&acme.admin).await.problem("unauthenticated");
         server.get(SESSION).cookie(&other).await.is(200);
     }
@@ -97,12 +97,12 @@ over_http! {
         for _ in 0..60 {
             server.advance(50 * MINUTE_MS);
             server.get(SESSION).cookie(&acme.admin).await.is(200);
-            kernel::jobs::note_uses(&server.app).await.unwrap();
+            kernel::jobs::save_last_uses(&server.app).await.unwrap();
         }
         clean(&server).await;
         assert_eq!(count(&server, SESSIONS).await, 1);
         server.get(SESSION).cookie(&acme.admin).await.is(200);
-        server.app.credentials.forget(acme.tenant.id);
+        server.app.credentials.invalidate_tenant(acme.tenant.id);
         server.get(SESSION).cookie(&idle).await.problem("unauthenticated");
     }
 

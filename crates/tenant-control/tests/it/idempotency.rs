@@ -185,7 +185,7 @@ over_http! {
         let user = create_user(&server.app.store, &acme.tenant, new).await.unwrap();
         for expected in [false, true] {
             let made = kernel::auth::create_session(&server.app.store, acme.tenant.id, user.id, HOUR_MS).await.unwrap();
-            let cookie = format!("session={}", made.0.reveal());
+            let cookie = format!("session={}", made.0.expose_secret());
             let answer = server.post(KEYS).cookie(&cookie).idempotency_key("k").json(&body()).await;
             assert_eq!(replayed(&answer), expected);
         }
@@ -215,7 +215,7 @@ over_http! {
         let first = post(&server, &acme, "k").json(&body()).await;
         assert!(!replayed(&first));
         server.advance(DAY_MS - 1);
-        kernel::jobs::clean(&server.app, &features::install().retention).await.unwrap();
+        kernel::jobs::delete_expired(&server.app, &features::install().retention).await.unwrap();
         assert!(replayed(&post(&server, &acme, "k").json(&body()).await));
         server.advance(1);
         let anew = post(&server, &acme, "k").json(&body()).await;
@@ -223,8 +223,8 @@ over_http! {
         assert_ne!(anew.json()["id"], first.json()["id"]);
         assert!(replayed(&post(&server, &acme, "k").json(&body()).await), "and kept again");
         server.advance(2 * DAY_MS);
-        kernel::jobs::clean(&server.app, &features::install().retention).await.unwrap();
-        let rows: i64 = server.app.store.system(Purpose::Cli).one("SELECT COUNT(*) FROM idempotency_records", args![]).await.unwrap();
+        kernel::jobs::delete_expired(&server.app, &features::install().retention).await.unwrap();
+        let rows: i64 = server.app.store.system(Purpose::Cli).get_one("SELECT COUNT(*) FROM idempotency_records", args![]).await.unwrap();
         assert_eq!(rows, 0);
     }
 
@@ -233,7 +233,7 @@ over_http! {
         let made = post(&server, &acme, "k").json(&json!({"name": "Findable", "scopes": ["search:read"]})).await.ok(201);
         let db = server.app.store.system(Purpose::Cli);
         let sql = "SELECT body, headers, body_hash FROM idempotency_records";
-        let (stored, headers, hash): (Vec<u8>, String, Vec<u8>) = db.one(sql, args![]).await.unwrap();
+        let (stored, headers, hash): (Vec<u8>, String, Vec<u8>) = db.get_one(sql, args![]).await.unwrap();
         let plain = made["key"].as_str().unwrap();
         for (column, bytes) in [("body", &stored), ("headers", &headers.into_bytes()), ("body_hash", &hash)] {
             for secret in [plain, &plain[13..], "Findable"] {

@@ -4,10 +4,10 @@ use axum::http::Method;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use kernel::args;
-use kernel::audit::{self, Entry};
-use kernel::auth::{Tenant, operate};
+use kernel::audit::{self, NewAuditEntry};
+use kernel::auth::{Tenant, open_as_operator};
 use kernel::base::{Actor, Code, Result};
-use kernel::http::{Api, Holder, Policy, Raw, RawAnswer, Rules};
+use kernel::http::{Api, PassHolder, RatePolicy, Raw, RawAnswer, Rules};
 use kernel::rules;
 use serde_json::json;
 use tenant_control::features::ingest_keys::pass::IngestPass;
@@ -23,19 +23,19 @@ const REPORT: &str = "/internal/test/ingest";
 const CHALLENGE: &str = "Basic realm=\"ingest\", charset=\"UTF-8\"";
 
 rules! {
-    Reporting = Rules::new(Policy::Ingest, &[]).media_types(&["text/plain"]);
+    Reporting = Rules::new(RatePolicy::Ingest, &[]).media_types(&["text/plain"]);
 }
 
 /// Answers with the organization that the key is bound to.
-async fn report(agent: Holder<IngestPass, Reporting>, body: Raw) -> Result<RawAnswer> {
-    body.read().await?;
+async fn report(agent: PassHolder<IngestPass, Reporting>, body: Raw) -> Result<RawAnswer> {
+    body.read_body().await?;
     let reach = *agent.reach();
     agent
         .db()
         .write(async move |tx| {
             tx.tick().await?;
-            ingest_keys::confirm(tx, reach.key_id).await?;
-            audit::record(tx, Entry::new("test.report", "report", reach.key_id)).await
+            ingest_keys::confirm_ingest_key(tx, reach.key_id).await?;
+            audit::record_entry(tx, NewAuditEntry::new("test.report", "report", reach.key_id)).await
         })
         .await?;
     let organization = reach.organization_id.map(|id| id.to_string()).unwrap_or_default();
@@ -44,8 +44,8 @@ async fn report(agent: Holder<IngestPass, Reporting>, body: Raw) -> Result<RawAn
 
 /// Guessing is charged to the address, of which a test has one.
 async fn start(mut setup: Setup) -> Server {
-    setup.settings.rate_table.set(Policy::Public, 1_000);
-    setup.mount = |api: Api| api.internal(Method::POST, REPORT, report);
+    setup.settings.rate_table.set(RatePolicy::Public, 1_000);
+    setup.mount = |api: Api| api.add_internal_route(Method::POST, REPORT, report);
     setup.start().await
 }
 
@@ -56,13 +56,13 @@ struct Pair {
 }
 
 async fn make(server: &Server, tenant: &Tenant, organization: Option<&Organization>) -> Pair {
-    let db = operate(&server.app.store, tenant);
-    let made = ingest_keys::create(&db, organization, &server.app.secrets).await.expect("a key");
+    let db = open_as_operator(&server.app.store, tenant);
+    let made = ingest_keys::create_ingest_key(&db, organization, &server.app.secrets).await.expect("a key");
     Pair { id: made.record.id.to_string(), secret: made.secret.reveal() }
 }
 
 async fn revoke(server: &Server, tenant: &Tenant, id: &str) -> Result<ingest_keys::IngestKey> {
-    ingest_keys::revoke(&operate(&server.app.store, tenant), id.parse().unwrap()).await
+    ingest_keys::revoke_ingest_key(&open_as_operator(&server.app.store, tenant), id.parse().unwrap()).await
 }
 
 fn basic(id: &str, secret: &str) -> String {
@@ -81,7 +81,7 @@ over_http! {
     async fn a_key_reports_for_its_tenant_and_its_organization(setup: Setup) {
         let server = start(setup).await;
         let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
-        let customer = organizations::create(&operate(&server.app.store, &acme.tenant), "Customer", "customer").await;
+        let customer = organizations::create_named_organization(&open_as_operator(&server.app.store, &acme.tenant), "Customer", "customer").await;
         let customer = customer.expect("an organization");
         let (all, bound) = (make(&server, &acme.tenant, None).await, make(&server, &acme.tenant, Some(&customer)).await);
         assert_eq!(sent(&server, &all.id, &all.secret).await.is(200).body, b"");
@@ -165,10 +165,10 @@ over_http! {
         }
         // One whose body was on its way when it was revoked.
         let key_id = revoked.id;
-        let db = operate(&server.app.store, &acme.tenant);
+        let db = open_as_operator(&server.app.store, &acme.tenant);
         let write = db.write(async move |tx| {
             tx.tick().await?;
-            ingest_keys::confirm(tx, key_id).await
+            ingest_keys::confirm_ingest_key(tx, key_id).await
         });
         assert_eq!(write.await.expect_err("revoked").code(), Code::Unauthenticated);
 
@@ -180,17 +180,17 @@ over_http! {
             assert_eq!(trail["data"].as_array().map(Vec::len), Some(count), "{trail}");
             assert_eq!(trail["data"][0]["actor"]["type"], "operator");
         }
-        let all = ingest_keys::list(&operate(&server.app.store, &acme.tenant)).await.unwrap();
+        let all = ingest_keys::list_ingest_keys(&open_as_operator(&server.app.store, &acme.tenant)).await.unwrap();
         let shown: Vec<_> = all.iter().map(|key| (key.id.to_string(), key.revoked_at.is_some())).collect();
         assert_eq!(shown, [(kept.id, false), (gone.id, true)]);
-        assert!(ingest_keys::list(&operate(&server.app.store, &globex.tenant)).await.unwrap().is_empty());
+        assert!(ingest_keys::list_ingest_keys(&open_as_operator(&server.app.store, &globex.tenant)).await.unwrap().is_empty());
     }
 
     async fn a_tenant_has_a_thousand_live_keys_at_most(setup: Setup) {
         let server = start(setup).await;
         let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
         let first = make(&server, &acme.tenant, None).await;
-        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
         let more = format!(
             "INSERT INTO ingest_keys (tenant_id, id, secret_hash, last_four, created_by_type, created_by_name, created_at)
             WITH RECURSIVE numbers (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < {LIVE_KEYS_MAX})
@@ -198,7 +198,7 @@ over_http! {
         );
         let made = db.write(async move |tx| tx.exec(&more, args![[0_u8; 32].as_slice()]).await).await;
         assert_eq!(made.unwrap(), 999);
-        let create = async |tenant| ingest_keys::create(&operate(&server.app.store, tenant), None, &server.app.secrets).await;
+        let create = async |tenant| ingest_keys::create_ingest_key(&open_as_operator(&server.app.store, tenant), None, &server.app.secrets).await;
         let full = create(&acme.tenant).await.err().expect("no room");
         assert_eq!(full.code(), Code::LimitReached);
         assert!(full.detail().contains("at most 1000 ingest keys"), "{}", full.detail());

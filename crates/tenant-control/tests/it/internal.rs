@@ -5,9 +5,11 @@ use axum::http::{HeaderMap, Method};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use kernel::audit::{self, Entry};
+use kernel::audit::{self, NewAuditEntry};
 use kernel::base::{ActorKind, ActorRef, Code, Error, Result, TenantId, sha256};
-use kernel::http::{Api, App, Holder, NoContent, Pass, PassOwner, Policy, Query, Raw, RawAnswer, Rules, Spoken};
+use kernel::http::{
+    Api, App, NoContent, Pass, PassHolder, PassOwner, QueryString, RatePolicy, Raw, RawAnswer, RenderedError, Rules,
+};
 use kernel::rules;
 use kernel::store::Db;
 use serde_json::json;
@@ -23,8 +25,8 @@ const AUDIT: &str = "/api/admin/audit";
 const BYTES_MAX: usize = 3 * kernel::http::BODY_BYTES_MAX;
 
 rules! {
-    Reporting = Rules::new(Policy::Ingest, &[]).media_types(&["application/xml", "text/csv"]).body_bytes_max(BYTES_MAX);
-    Speaking = Rules::new(Policy::Ingest, &[]).media_types(&["text/csv"]).speaking(speak);
+    Reporting = Rules::new(RatePolicy::Ingest, &[]).media_types(&["application/xml", "text/csv"]).body_bytes_max(BYTES_MAX);
+    Speaking = Rules::new(RatePolicy::Ingest, &[]).media_types(&["text/csv"]).with_error_renderer(speak);
 }
 
 /// A tenant's slug, and the one password that is right.
@@ -38,7 +40,7 @@ impl Pass for Agent {
 
     type Reach = ();
 
-    fn presented(headers: &HeaderMap) -> Option<Self> {
+    fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let pair = headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Basic "));
         let pair = pair.and_then(|coded| String::from_utf8(BASE64.decode(coded).ok()?).ok());
         pair.and_then(|pair| {
@@ -47,58 +49,62 @@ impl Pass for Agent {
         })
     }
 
-    fn hash(&self) -> [u8; 32] {
+    fn secret_hash(&self) -> [u8; 32] {
         sha256(format!("{}:{}", self.slug, self.password).as_bytes())
     }
 
-    async fn find(&self, all: &Db, _: &App) -> Result<Option<PassOwner<()>>> {
+    async fn find_owner(&self, all: &Db, _: &App) -> Result<Option<PassOwner<()>>> {
         let sql = "SELECT id FROM tenants WHERE slug = $1";
         let tenant: Option<TenantId> = all.find(sql, kernel::args![self.slug]).await?;
         let who = ActorRef { kind: ActorKind::System, id: None, name: format!("Agent of {}", self.slug) };
         let id = format!("agent_{}", self.slug).into();
-        Ok(tenant.filter(|_| self.password == "right").map(|tenant| PassOwner { tenant, id, who, reach: () }))
+        Ok(tenant.filter(|_| self.password == "right").map(|tenant| PassOwner { tenant, id, actor: who, reach: () }))
     }
 }
 
-async fn report(agent: Holder<Agent, Reporting>, query: Query<()>, body: Raw) -> Result<NoContent> {
+async fn report(agent: PassHolder<Agent, Reporting>, query: QueryString<()>, body: Raw) -> Result<NoContent> {
     query.parse()?;
-    let body = body.read().await?;
+    let body = body.read_body().await?;
     let (what, bytes) = (body.media_type, body.bytes.len());
     agent
         .db()
         .write(async move |tx| {
             tx.tick().await?;
-            audit::record(tx, Entry::new("test.report", "report", format!("{what} {bytes}"))).await
+            audit::record_entry(tx, NewAuditEntry::new("test.report", "report", format!("{what} {bytes}"))).await
         })
         .await?;
     Ok(NoContent)
 }
 
 /// Whoever sends CSV reads CSV.
-fn speak(headers: &HeaderMap, error: &Error) -> Option<Spoken> {
+fn speak(headers: &HeaderMap, error: &Error) -> Option<RenderedError> {
     let csv = headers.get("content-type").is_some_and(|given| given == "text/csv");
     csv.then(|| say(format!("by its headers,{}", error.code().name())))
 }
 
-fn say(text: String) -> Spoken {
-    Spoken { media_type: "text/csv", body: text.into() }
+fn say(text: String) -> RenderedError {
+    RenderedError { media_type: "text/csv", body: text.into() }
 }
 
 /// Gives back what it gets, unless it is told to refuse.
-async fn converse(_agent: Holder<Agent, Speaking>, body: Raw) -> Response {
-    match body.read().await {
-        Ok(body) if body.bytes == b"refuse" => say("by its body,conflict".to_owned()).answer(Error::conflict("No.")),
+async fn converse(_agent: PassHolder<Agent, Speaking>, body: Raw) -> Response {
+    match body.read_body().await {
+        Ok(body) if body.bytes == b"refuse" => {
+            say("by its body,conflict".to_owned()).into_answer(Error::conflict("No."))
+        }
         Ok(body) if body.bytes == b"revoked" => Error::new(Code::Unauthenticated, "Gone.").into_response(),
         Ok(body) => RawAnswer { media_type: "text/csv", bytes: body.bytes }.into_response(),
         Err(error) => error.into_response(),
     }
 }
 
-async fn start(mut setup: Setup, limits: &[(Policy, u64)]) -> Server {
+async fn start(mut setup: Setup, limits: &[(RatePolicy, u64)]) -> Server {
     for (policy, per_minute) in limits {
         setup.settings.rate_table.set(*policy, *per_minute);
     }
-    setup.mount = |api: Api| api.internal(Method::POST, INGEST, report).internal(Method::POST, SPOKEN, converse);
+    setup.mount = |api: Api| {
+        api.add_internal_route(Method::POST, INGEST, report).add_internal_route(Method::POST, SPOKEN, converse)
+    };
     setup.start().await
 }
 
@@ -143,7 +149,7 @@ over_http! {
     }
 
     async fn other_credentials_are_none_and_guessing_is_charged_to_the_address(setup: Setup) {
-        let server = start(setup, &[(Policy::Public, 4)]).await;
+        let server = start(setup, &[(RatePolicy::Public, 4)]).await;
         let acme = server.tenant("acme").await;
         let key = server.key(&acme, &["*"]).await.plain;
         let refused = xml(server.post(INGEST)).await;
@@ -161,7 +167,7 @@ over_http! {
     }
 
     async fn the_order_of_checks_is_that_of_every_route(setup: Setup) {
-        let server = start(setup, &[(Policy::Ingest, 6)]).await;
+        let server = start(setup, &[(RatePolicy::Ingest, 6)]).await;
         for slug in ["acme", "globex"] {
             server.tenant(slug).await;
         }
@@ -211,7 +217,7 @@ over_http! {
     }
 
     async fn refusals_are_told_in_the_language_of_the_client(setup: Setup) {
-        let server = start(setup, &[(Policy::Ingest, 6)]).await;
+        let server = start(setup, &[(RatePolicy::Ingest, 6)]).await;
         server.tenant("acme").await;
         assert_told(&csv(&server, "wrong", "a,b").await, 401, "by its headers,unauthenticated");
         let heard = csv(&server, "right", "a,b").await;

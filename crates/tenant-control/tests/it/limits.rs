@@ -2,7 +2,7 @@
 
 use kernel::auth::PlainKey;
 use kernel::base::{MINUTE_MS, SECOND_MS};
-use kernel::http::Policy;
+use kernel::http::RatePolicy;
 use reqwest::Method;
 use serde_json::json;
 
@@ -13,7 +13,7 @@ const DOCUMENT: &str = "/api/openapi.json";
 const GUESSER: &str = "192.0.2.1";
 const NEIGHBOUR: &str = "192.0.2.2";
 
-fn limited(mut setup: Setup, limits: &[(Policy, u64)]) -> Setup {
+fn limited(mut setup: Setup, limits: &[(RatePolicy, u64)]) -> Setup {
     for (policy, per_minute) in limits {
         setup.settings.rate_table.set(*policy, *per_minute);
     }
@@ -63,7 +63,7 @@ over_http! {
     }
 
     async fn a_budget_is_used_up_and_returns_with_the_minute(setup: Setup) {
-        let server = limited(setup, &[(Policy::Read, 3)]).start().await;
+        let server = limited(setup, &[(RatePolicy::Read, 3)]).start().await;
         let acme = server.tenant("acme").await;
         let key = server.key(&acme, &["*"]).await.plain;
         server.advance(37 * SECOND_MS);
@@ -88,7 +88,7 @@ over_http! {
     }
 
     async fn each_key_and_session_has_its_own_and_the_tenant_five_times_that(setup: Setup) {
-        let server = limited(setup, &[(Policy::Read, 4)]).start().await;
+        let server = limited(setup, &[(RatePolicy::Read, 4)]).start().await;
         let acme = server.tenant("acme").await;
         let globex = server.tenant("globex").await;
         let mut keys = Vec::new();
@@ -113,7 +113,7 @@ over_http! {
     }
 
     async fn a_request_that_is_refused_by_the_limit_costs_nothing(setup: Setup) {
-        let server = limited(setup, &[(Policy::Read, 2)]).start().await;
+        let server = limited(setup, &[(RatePolicy::Read, 2)]).start().await;
         let acme = server.tenant("acme").await;
         let (a, b) = (server.key(&acme, &["*"]).await.plain, server.key(&acme, &["*"]).await.plain);
         for _ in 0..20 {
@@ -124,7 +124,7 @@ over_http! {
     }
 
     async fn what_is_refused_by_scope_or_syntax_is_charged(setup: Setup) {
-        let server = limited(setup, &[(Policy::Read, 3)]).start().await;
+        let server = limited(setup, &[(RatePolicy::Read, 3)]).start().await;
         let acme = server.tenant("acme").await;
         let key = server.key(&acme, &["search:read"]).await.plain;
         assert_eq!(server.get(KEYS).key(&key).await.is(403).remaining().1, 2);
@@ -134,7 +134,7 @@ over_http! {
     }
 
     async fn guessing_is_charged_to_the_address_and_past_it_told_nothing(setup: Setup) {
-        let server = limited(setup, &[(Policy::Public, 5)]).start().await;
+        let server = limited(setup, &[(RatePolicy::Public, 5)]).start().await;
         let acme = server.tenant("acme").await;
         server.get(KEYS).await.problem("unauthenticated");
         server.get("/api/nowhere").await.problem("not_found");
@@ -160,7 +160,7 @@ over_http! {
     }
 
     async fn guessing_past_the_budget_buys_few_look_ups(setup: Setup) {
-        let mut setup = limited(setup, &[(Policy::Public, 3)]);
+        let mut setup = limited(setup, &[(RatePolicy::Public, 3)]);
         setup.settings.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
@@ -169,7 +169,7 @@ over_http! {
         let elsewhere = server.second_node().await;
         let (new, later) = (elsewhere.key(&acme, &["*"]).await, elsewhere.key(&acme, &["*"]).await);
         let from = |address: &str| server.get(SESSION).header("x-forwarded-for", address);
-        let guess = |address: &str| from(address).key(&PlainKey::generate(&server.app.world.chance).reveal());
+        let guess = |address: &str| from(address).key(&PlainKey::generate(&server.app.env.random).expose_secret());
         from(GUESSER).key(&known.plain).await.is(200);
         for _ in 0..3 {
             guess(GUESSER).await.problem("unauthenticated");
@@ -196,7 +196,7 @@ over_http! {
         // What is stored is learnt from time to time.
         let last = elsewhere.key(&acme, &["*"]).await;
         from(GUESSER).key(&last.plain).await.problem("rate_limited");
-        server.app.credentials.learn(&server.app.store).await.unwrap();
+        server.app.credentials.load_known(&server.app.store).await.unwrap();
         from(GUESSER).key(&last.plain).await.is(200);
         guess(GUESSER).await.problem("rate_limited");
         // A read of a store that is closed is 503: here is none, and there is one.
@@ -207,7 +207,7 @@ over_http! {
     }
 
     async fn the_address_is_what_a_trusted_proxy_says(setup: Setup) {
-        let mut setup = limited(setup, &[(Policy::Public, 2)]);
+        let mut setup = limited(setup, &[(RatePolicy::Public, 2)]);
         setup.settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
         let server = setup.start().await;
         let from = |chain: &str| server.get(DOCUMENT).header("x-forwarded-for", chain);
@@ -229,7 +229,7 @@ over_http! {
     }
 
     async fn a_stranger_cannot_choose_its_address(setup: Setup) {
-        let server = limited(setup, &[(Policy::Public, 2)]).start().await;
+        let server = limited(setup, &[(RatePolicy::Public, 2)]).start().await;
         for n in 1..=2 {
             server.get(DOCUMENT).header("x-forwarded-for", format!("192.0.2.{n}")).await.is(200);
         }
@@ -251,7 +251,7 @@ over_http! {
     }
 
     async fn failing_to_sign_in_has_a_budget_of_its_own(setup: Setup) {
-        let server = limited(setup, &[(Policy::AuthFailures, 2)]).start().await;
+        let server = limited(setup, &[(RatePolicy::AuthFailures, 2)]).start().await;
         for _ in 0..2 {
             assert_ne!(server.get("/signin?token=guess").await.status, 429);
         }
@@ -260,7 +260,7 @@ over_http! {
     }
 
     async fn the_static_files_of_pages_do_not_count(setup: Setup) {
-        let server = limited(setup, &[(Policy::Public, 1)]).start().await;
+        let server = limited(setup, &[(RatePolicy::Public, 1)]).start().await;
         for _ in 0..5 {
             assert_ne!(server.get("/assets/style.css").await.status, 429);
         }
@@ -298,7 +298,7 @@ over_http! {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn on_several_nodes_the_budget_is_one() {
-    let setup = limited(Setup::postgres().await, &[(Policy::Read, 10), (Policy::Public, 6)]);
+    let setup = limited(Setup::postgres().await, &[(RatePolicy::Read, 10), (RatePolicy::Public, 6)]);
     let first = setup.start().await;
     let second = first.second_node().await;
     let acme = first.tenant("acme").await;
@@ -329,14 +329,14 @@ async fn on_several_nodes_the_budget_is_one() {
 /// Each node reports, then each reads: what the running service does every second.
 async fn exchange(nodes: &[&Server]) {
     for node in nodes.iter().chain(nodes) {
-        kernel::jobs::exchange_rates(&node.app).await.unwrap();
+        kernel::jobs::exchange_rate_counts(&node.app).await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_revocation_is_in_force_at_once_here_and_within_a_second_elsewhere() {
     // The other node is asked as fast as it answers.
-    let first = limited(Setup::postgres().await, &[(Policy::Read, 1_000_000)]).start().await;
+    let first = limited(Setup::postgres().await, &[(RatePolicy::Read, 1_000_000)]).start().await;
     let second = first.second_node().await;
     let acme = first.tenant("acme").await;
     let key = first.key(&acme, &["*"]).await;

@@ -4,7 +4,7 @@
 //! body 415, 413, 400, 422 → idempotency → 404 record → 412 → 409.
 
 use kernel::auth::Role;
-use kernel::http::{BODY_BYTES_MAX, Policy};
+use kernel::http::{BODY_BYTES_MAX, RatePolicy};
 use serde_json::json;
 
 use crate::support::over_http;
@@ -53,7 +53,7 @@ over_http! {
 
     async fn a_bad_credential_comes_before_its_used_up_budget(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::Read, 1);
+        setup.settings.rate_table.set(RatePolicy::Read, 1);
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         let key = server.key(&acme, &["*"]).await;
@@ -65,8 +65,8 @@ over_http! {
 
     async fn a_used_up_budget_comes_before_what_is_forbidden(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::Read, 1);
-        setup.settings.rate_table.set(Policy::Write, 3);
+        setup.settings.rate_table.set(RatePolicy::Read, 1);
+        setup.settings.rate_table.set(RatePolicy::Write, 3);
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         let body = json!({"name": "Elsewhere", "scopes": ["api_keys:read"], "allowed_cidrs": ["192.0.2.0/24"]});

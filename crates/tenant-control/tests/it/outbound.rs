@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Method};
-use kernel::outbound::{Failure, Names, Outbound, Request, Response, Settings, Target};
+use kernel::outbound::{Failure, NameSource, Outbound, OutboundRequest, OutboundResponse, OutboundSettings, Target};
 
 /// Long enough for anything that should happen; a test that waits for a timeout gives a shorter one.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,29 +23,34 @@ fn target(text: &str) -> Target {
     Target::parse(text).unwrap_or_else(|bad| panic!("{text}: {bad}"))
 }
 
-fn get(text: &str) -> Request {
-    Request {
+fn get(text: &str) -> OutboundRequest {
+    OutboundRequest {
         method: Method::GET,
         target: target(text),
         headers: HeaderMap::new(),
         body: Bytes::new(),
         timeout: PATIENCE,
         body_max: 1_024,
-        for_whom: None,
+        tenant: None,
     }
 }
 
 /// Settings under which loopback may be called, and `hooks.example.org` is there.
-fn loopback() -> Settings {
+fn loopback() -> OutboundSettings {
     let names = |name: &str| match name.trim_end_matches('.') {
         "hooks.example.org" => vec![IpAddr::from([127, 0, 0, 1])],
         "two.example.org" => vec![IpAddr::from([127, 0, 0, 2]), IpAddr::from([127, 0, 0, 1])],
         _ => vec![],
     };
     let allow = vec!["127.0.0.0/8".parse().unwrap()];
-    Settings { allow, extra_roots: None, names: Names::Table(Arc::new(names)), ..Settings::default() }
+    OutboundSettings {
+        allow,
+        extra_roots: None,
+        names: NameSource::Table(Arc::new(names)),
+        ..OutboundSettings::default()
+    }
 }
 
-async fn call(request: Request) -> Result<Response, Failure> {
-    Outbound::new(loopback()).unwrap().send(request).await
+async fn call(request: OutboundRequest) -> Result<OutboundResponse, Failure> {
+    Outbound::new(loopback()).unwrap().send_request(request).await
 }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kernel::auth::{Role, create_signin_link, create_tenant};
 use kernel::base::MINUTE_MS;
-use kernel::http::{BaseUrl, Policy};
+use kernel::http::{BaseUrl, RatePolicy};
 use serde_json::{Value, json};
 use tenant_control::features;
 use tenant_control::features::users::{NewUser, create_user};
@@ -131,8 +131,8 @@ over_http! {
 
     async fn the_rate_limits_page_shows_the_settings(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::Read, 4321);
-        setup.settings.rate_table.set(Policy::Public, 77);
+        setup.settings.rate_table.set(RatePolicy::Read, 4321);
+        setup.settings.rate_table.set(RatePolicy::Public, 77);
         let server = setup.start().await;
         let page = server.get(RATE_LIMITS).await;
         assert_eq!(page.header("ratelimit-policy"), "\"public\";q=77;w=60");
@@ -142,7 +142,7 @@ over_http! {
             assert!(html.contains(&cell(number)), "{number}");
         }
         assert!(html.contains("\"read\";q=4321;w=60") && !html.contains("1200"));
-        for policy in Policy::ALL {
+        for policy in RatePolicy::ALL {
             assert!(html.contains(policy.name()) && html.contains(policy.purpose()), "{}", policy.name());
         }
     }
@@ -259,7 +259,7 @@ over_http! {
 
     async fn a_link_that_fits_is_not_charged(setup: Setup) {
         let mut setup = setup;
-        for policy in [Policy::Auth, Policy::AuthFailures, Policy::Public] {
+        for policy in [RatePolicy::Auth, RatePolicy::AuthFailures, RatePolicy::Public] {
             setup.settings.rate_table.set(policy, 1);
         }
         let server = setup.start().await;
@@ -305,7 +305,7 @@ async fn another_link(server: &Server, email: &str) -> String {
     let new = NewUser { email: email.to_owned(), name: None, role: Role::Admin, platform_operator: false };
     let user = create_user(store, &tenant, new).await.unwrap();
     let token = create_signin_link(store, tenant.id, user.id).await.unwrap();
-    format!("/signin?token={}", token.reveal())
+    format!("/signin?token={}", token.expose_secret())
 }
 
 /// A page that says what to do, and no session.

@@ -7,7 +7,7 @@ mod wrong;
 use std::collections::BTreeSet;
 
 use kernel::args;
-use kernel::store::{Engine, Param, Purpose, Store, Value};
+use kernel::store::{DatabaseEngine, Param, Purpose, Store, Value};
 use serde_json::json;
 
 use crate::asset_inventory::{self, INVENTORY};
@@ -125,7 +125,7 @@ fn without_index(text: &str) -> String {
 
 /// The statements that are asked as they are.
 fn whole() -> Vec<(&'static str, &'static str)> {
-    let statements = tenant_control::statements().into_iter();
+    let statements = tenant_control::all_statements().into_iter();
     let allowed = |name: &str| ALLOWED.iter().any(|(allowed, _)| *allowed == name);
     statements.filter(|(name, sql)| !is_beginning(name, sql) && !allowed(name)).collect()
 }
@@ -271,31 +271,31 @@ over_http! {
     async fn no_list_that_is_composed_walks_a_table_that_grows(setup: Setup) {
         let server = generous(setup).await;
         let store = &server.app.store;
-        if store.engine() == Engine::Postgres {
+        if store.engine() == DatabaseEngine::Postgres {
             fill::leave_unanalyzed(store, &[GROWING, BOUNDED]).await;
         }
         let _index = Indexed::of(&server).await;
-        store.lists_asked();
+        store.executed_lists();
         let targets = ask_all(&server).await;
         for list in lists(&server).await {
             let is_asked = targets.iter().any(|target| target.starts_with(&format!("{list}?")));
             assert!(is_asked, "nobody has asked for {list}: add it to ask_all, with each of its filters");
         }
-        let asked: BTreeSet<String> = store.lists_asked();
+        let asked: BTreeSet<String> = store.executed_lists();
         let plain: Vec<String> = asked.iter().map(|text| without_index(text)).collect();
-        for (name, sql) in tenant_control::statements() {
+        for (name, sql) in tenant_control::all_statements() {
             let is_asked = |sql: &str| plain.iter().any(|text| text.contains(sql));
             let looked_at = !(is_beginning(name, sql) || is_arm(name, sql)) || is_asked(&without_index(sql));
             assert!(looked_at, "nobody has asked for a list that starts with {name}: add it to ask_all\n{sql}");
         }
         let mut wrong = Vec::new();
         match store.engine() {
-            Engine::Sqlite => {
+            DatabaseEngine::Sqlite => {
                 for sql in &asked {
                     wrong.extend(wrong_on_sqlite(store, "a list", sql).await);
                 }
             }
-            Engine::Postgres => {
+            DatabaseEngine::Postgres => {
                 fill(store).await;
                 for _ in 0..2 {
                     for sql in &asked {
@@ -328,7 +328,7 @@ const OFTEN: &[&str] =
 #[tokio::test(flavor = "multi_thread")]
 async fn what_nearly_every_write_runs_makes_no_table_on_sqlite() {
     let store = TestStore::sqlite().await;
-    let named = tenant_control::statements().into_iter().filter(|(name, _)| OFTEN.contains(name));
+    let named = tenant_control::all_statements().into_iter().filter(|(name, _)| OFTEN.contains(name));
     let inserts = [("INSERT", kernel::audit::INSERT), ("INSERT", kernel::events::INSERT)];
     let (mut looked_at, mut wrong) = (0, Vec::new());
     for (name, sql) in named.chain(inserts) {
@@ -371,7 +371,7 @@ async fn every_table_of_a_tenant_is_known_to_grow_or_to_be_bounded() {
     assert_eq!(found, known, "a new table belongs into GROWING, and into fill.rs, or into BOUNDED");
     fill(&store).await;
     for table in GROWING {
-        let rows: i64 = db.one(&format!("SELECT COUNT(*) FROM {table}"), args![]).await.unwrap();
+        let rows: i64 = db.get_one(&format!("SELECT COUNT(*) FROM {table}"), args![]).await.unwrap();
         assert!(
             rows > 1_000,
             "{table} has {rows} rows: what PostgreSQL plans for so few tells nothing; add it to fill.rs"

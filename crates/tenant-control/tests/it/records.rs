@@ -137,7 +137,7 @@ over_http! {
         assert_eq!(audited_now, audited, "nothing happened, so nothing is told");
         // What the server observes moves neither version nor updated_at.
         server.get("/api/auth/session").key(&key.plain).await.is(200);
-        kernel::jobs::note_uses(&server.app).await.unwrap();
+        kernel::jobs::save_last_uses(&server.app).await.unwrap();
         let used = read(&server, &acme, &key.id).await.json();
         assert_eq!((&used["version"], &used["updated_at"]), (&json!(2), &changed.json()["updated_at"]));
         assert_eq!((&used["last_used_at"], &used["last_used_ip"]), (&json!("2026-01-15T10:02:00.000Z"), &json!("127.0.0.1")));

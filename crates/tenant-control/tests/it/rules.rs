@@ -3,7 +3,9 @@
 
 use kernel::auth::Scope;
 use kernel::base::Result;
-use kernel::http::{Access, Api, Fields, FromBody, FromParams, Json, Ok200, Param, Params, Policy, Query, Rules};
+use kernel::http::{
+    Access, Api, BodyFields, FromBody, FromParams, Json, Ok200, Params, QueryParam, QueryString, RatePolicy, Rules,
+};
 use kernel::{operations, rules};
 use serde_json::{Value, json};
 
@@ -19,11 +21,11 @@ const SMALL_BYTES: usize = 100;
 const LARGE_BYTES: usize = kernel::http::BODY_BYTES_MAX + 1_000;
 
 rules! {
-    Listing = Rules::new(Policy::Read, &[Scope::TicketsRead]).or_export();
-    Searching = Rules::new(Policy::Search, &[Scope::SearchRead]);
-    ReadingEither = Rules::new(Policy::Read, &[Scope::CloudRead, Scope::BackupRead]);
-    WritingSmall = Rules::new(Policy::Write, &[Scope::TicketsWrite]).body_bytes_max(SMALL_BYTES);
-    WritingLarge = Rules::new(Policy::Write, &[Scope::TicketsWrite]).body_bytes_max(LARGE_BYTES);
+    Listing = Rules::new(RatePolicy::Read, &[Scope::TicketsRead]).or_export();
+    Searching = Rules::new(RatePolicy::Search, &[Scope::SearchRead]);
+    ReadingEither = Rules::new(RatePolicy::Read, &[Scope::CloudRead, Scope::BackupRead]);
+    WritingSmall = Rules::new(RatePolicy::Write, &[Scope::TicketsWrite]).body_bytes_max(SMALL_BYTES);
+    WritingLarge = Rules::new(RatePolicy::Write, &[Scope::TicketsWrite]).body_bytes_max(LARGE_BYTES);
 }
 
 /// What every route here answers.
@@ -35,7 +37,7 @@ struct Format {
 
 impl FromParams for Format {
     fn from_params(params: &mut Params) -> Result<Self> {
-        Ok(Format { format: params.take_text(Param::new("format", "As what."))? })
+        Ok(Format { format: params.take_text(QueryParam::new("format", "As what."))? })
     }
 }
 
@@ -45,14 +47,14 @@ struct Text {
 }
 
 impl FromBody for Text {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        Some(Text { text: fields.required("text", |field| field.string())? })
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        Some(Text { text: fields.read_required("text", |field| field.read_string())? })
     }
 }
 
 /// List
-#[utoipa::path(get, path = LIST, tag = "Schema", operation_id = "test_list", params(Query<Format>))]
-async fn list(caller: Access<Listing>, query: Query<Format>) -> Done {
+#[utoipa::path(get, path = LIST, tag = "Schema", operation_id = "test_list", params(QueryString<Format>))]
+async fn list(caller: Access<Listing>, query: QueryString<Format>) -> Done {
     let format = query.parse()?.format;
     let _db = caller.db();
     Ok(Ok200(format.unwrap_or_default()))
@@ -60,14 +62,14 @@ async fn list(caller: Access<Listing>, query: Query<Format>) -> Done {
 
 /// Search
 #[utoipa::path(get, path = SEARCH, tag = "Schema", operation_id = "test_search")]
-async fn search(caller: Access<Searching>, query: Query<()>) -> Done {
+async fn search(caller: Access<Searching>, query: QueryString<()>) -> Done {
     query.parse()?;
     Ok(Ok200(caller.tenant_id().to_string()))
 }
 
 /// Either
-#[utoipa::path(get, path = EITHER, tag = "Schema", operation_id = "test_either", params(Query<Format>))]
-async fn either(caller: Access<ReadingEither>, query: Query<Format>) -> Done {
+#[utoipa::path(get, path = EITHER, tag = "Schema", operation_id = "test_either", params(QueryString<Format>))]
+async fn either(caller: Access<ReadingEither>, query: QueryString<Format>) -> Done {
     let scope = if query.parse()?.format.is_some() { Scope::BackupRead } else { Scope::CloudRead };
     caller.require(scope)?;
     Ok(Ok200(scope.name().to_owned()))
@@ -75,29 +77,30 @@ async fn either(caller: Access<ReadingEither>, query: Query<Format>) -> Done {
 
 /// Small
 #[utoipa::path(post, path = SMALL, tag = "Schema", operation_id = "test_small", request_body = Text)]
-async fn small(_caller: Access<WritingSmall>, query: Query<()>, body: Json<Text>) -> Done {
+async fn small(_caller: Access<WritingSmall>, query: QueryString<()>, body: Json<Text>) -> Done {
     query.parse()?;
     Ok(Ok200(body.read().await?.value.text.len().to_string()))
 }
 
 /// Large
 #[utoipa::path(post, path = LARGE, tag = "Schema", operation_id = "test_large", request_body = Text)]
-async fn large(_caller: Access<WritingLarge>, query: Query<()>, body: Json<Text>) -> Done {
+async fn large(_caller: Access<WritingLarge>, query: QueryString<()>, body: Json<Text>) -> Done {
     query.parse()?;
     Ok(Ok200(body.read().await?.value.text.len().to_string()))
 }
 
-async fn start(mut setup: Setup, limits: &[(Policy, u64)]) -> Server {
+async fn start(mut setup: Setup, limits: &[(RatePolicy, u64)]) -> Server {
     for (policy, per_minute) in limits {
         setup.settings.rate_table.set(*policy, *per_minute);
     }
-    setup.mount = |api: Api| api.tenant(operations!(list, search, either, small, large)).schema::<String>();
+    setup.mount =
+        |api: Api| api.add_tenant_routes(operations!(list, search, either, small, large)).add_schema::<String>();
     setup.start().await
 }
 
 over_http! {
     async fn a_route_is_charged_as_it_says_and_a_file_is_an_export(setup: Setup) {
-        let server = start(setup, &[(Policy::Read, 3), (Policy::Export, 2), (Policy::Search, 1)]).await;
+        let server = start(setup, &[(RatePolicy::Read, 3), (RatePolicy::Export, 2), (RatePolicy::Search, 1)]).await;
         let acme = server.tenant("acme").await;
         let key = server.key(&acme, &["*"]).await.plain;
         let asked = async |target: String| server.get(target).key(&key).await;
@@ -113,7 +116,7 @@ over_http! {
     }
 
     async fn rules_are_checked_in_the_contracts_order(setup: Setup) {
-        let server = start(setup, &[(Policy::Export, 1)]).await;
+        let server = start(setup, &[(RatePolicy::Export, 1)]).await;
         let acme = server.tenant("acme").await;
         let powerless = server.key(&acme, &["search:read"]).await.plain;
         let target = format!("{LIST}?format=csv&nonsense=1");

@@ -162,7 +162,7 @@ async fn every_text_of_postgres_is_compared_byte_by_byte() {
 
 on_both! {
     async fn every_statement_can_be_prepared(store: TestStore) {
-        for (name, sql) in tenant_control::statements() {
+        for (name, sql) in tenant_control::all_statements() {
             store.prepare_check(sql).await.unwrap_or_else(|error| panic!("{name}: {error}\n{sql}"));
         }
     }
@@ -172,7 +172,7 @@ on_both! {
 #[test]
 fn no_statement_depends_on_chance_or_on_the_databases_time() {
     let words = ["random", "current_", "'now'", "strftime", "last_insert_rowid", "changes()", "gen_", "uuid("];
-    for (name, sql) in tenant_control::statements() {
+    for (name, sql) in tenant_control::all_statements() {
         let sql = sql.to_lowercase();
         assert!(!words.iter().any(|word| sql.contains(word)), "{name}: {sql}");
     }
@@ -190,7 +190,7 @@ fn every_statement_of_the_source_is_in_the_list() {
             written.extend(names.filter(is_name).map(str::to_owned));
         }
     }
-    let mut listed: Vec<String> = tenant_control::statements().iter().map(|(name, _)| (*name).to_owned()).collect();
+    let mut listed: Vec<String> = tenant_control::all_statements().iter().map(|(name, _)| (*name).to_owned()).collect();
     let of_the_store: Vec<&str> = kernel::store::STATEMENTS.iter().map(|(name, _)| *name).collect();
     listed.retain(|name| !of_the_store.contains(&name.as_str()));
     written.sort();

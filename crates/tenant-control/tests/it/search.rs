@@ -16,10 +16,10 @@ mod together;
 
 use std::collections::BTreeSet;
 
-use kernel::auth::{Role, create_tenant, operate};
+use kernel::auth::{Role, create_tenant, open_as_operator};
 use kernel::base::SECOND_MS;
 use serde_json::{Value, json};
-use tenant_control::features::devices::{FullDevice, Nic, Platform, Status, Type, software as installed};
+use tenant_control::features::devices::{DeviceStatus, FullDevice, Nic, Platform, Type, software as installed};
 use tenant_control::features::organizations::{self, Organization};
 use tenant_control::features::users::{NewUser, User, create_user};
 
@@ -59,8 +59,8 @@ async fn count_software(server: &Server) {
 
 async fn organization(server: &Server, tenancy: &Tenancy, name: &str, slug: &str) -> Organization {
     server.advance(SECOND_MS);
-    let db = operate(&server.app.store, &tenancy.tenant);
-    organizations::create(&db, name, slug).await.expect("an organization")
+    let db = open_as_operator(&server.app.store, &tenancy.tenant);
+    organizations::create_named_organization(&db, name, slug).await.expect("an organization")
 }
 
 async fn user(server: &Server, tenancy: &Tenancy, name: &str, email: &str) -> User {
@@ -176,7 +176,7 @@ async fn servers(server: &Server, tenancy: &Tenancy, customers: &Customers) -> V
     let mut ids = device_and_software(server, tenancy, "web01.northwind.test", web).await;
     let db = |full: &mut FullDevice| {
         machine(full, "7XK2P14", "192.0.2.11", "02:fc:00:00:00:02");
-        full.device.status = Status::Offline;
+        full.device.status = DeviceStatus::Offline;
         let ips = vec!["10.20.30.40".to_owned(), "fe80::2a".to_owned()];
         let second = Nic { name: some("eno2"), mac: some("02:fc:00:00:00:a2"), r#type: None, status: None, ips };
         full.parts.nics = vec![second];
@@ -207,7 +207,7 @@ async fn others(server: &Server, tenancy: &Tenancy) -> Vec<String> {
     ids.extend(device_and_software(server, tenancy, "printer-floor3", printer).await);
     let silent = |full: &mut FullDevice| {
         (full.device.r#type, full.device.platform) = (Type::Printer, Platform::Other);
-        full.device.status = Status::Stale;
+        full.device.status = DeviceStatus::Stale;
     };
     ids.extend(device_and_software(server, tenancy, "old-printer", silent).await);
     ids

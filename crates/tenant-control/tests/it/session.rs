@@ -6,10 +6,10 @@ mod signin;
 
 use kernel::auth::{Role, create_session, create_signin_link};
 use kernel::base::{Code, HOUR_MS, MINUTE_MS};
-use kernel::http::{BaseUrl, Policy};
-use kernel::store::{Engine, Purpose, Store};
+use kernel::http::{BaseUrl, RatePolicy};
+use kernel::store::{DatabaseEngine, Purpose, Store};
 use serde_json::{Value, json};
-use tenant_control::features::users::{NewUser, UserChange, delete_user, find_user, update_user};
+use tenant_control::features::users::{NewUser, UserUpdate, delete_user, find_user, update_user};
 
 use crate::support::people::{KEYS, SESSION};
 use crate::support::process::until;
@@ -22,11 +22,11 @@ async fn user(server: &Server, tenancy: &Tenancy, email: &str, role: Role, platf
 }
 
 /// Changes a user as the operator does at the command line.
-async fn change(server: &Server, tenancy: &Tenancy, email: &str, change: UserChange) {
+async fn change(server: &Server, tenancy: &Tenancy, email: &str, change: UserUpdate) {
     let user = find_user(&server.app.store, &tenancy.tenant, email).await.unwrap().expect("the user");
     update_user(&server.app.store, &tenancy.tenant, user.id, change).await.unwrap();
     // The command line is another process: on PostgreSQL this one may remember for half a second.
-    server.app.credentials.forget(tenancy.tenant.id);
+    server.app.credentials.invalidate_tenant(tenancy.tenant.id);
 }
 
 over_http! {
@@ -43,7 +43,7 @@ over_http! {
             "role": "technician",
             "platform_operator": false,
             "scopes": ["organizations:*", "tickets:*", "workflows:*", "search:read", "inventory:read", "cloud:read", "backup:read", "analytics:read"],
-            "expires_at": server.now().plus(90 * MINUTE_MS).to_string(),
+            "expires_at": server.now().plus_ms(90 * MINUTE_MS).to_string(),
         });
         assert_eq!(session, wanted);
         assert_eq!(answer.header("cache-control"), "no-store");
@@ -111,7 +111,7 @@ over_http! {
             &server,
             &acme,
             "ann@acme.test",
-            UserChange { role: Some(Role::Admin), platform_operator: Some(true), ..UserChange::default() },
+            UserUpdate { role: Some(Role::Admin), platform_operator: Some(true), ..UserUpdate::default() },
         )
         .await;
         server.get(KEYS).cookie(&cookie).await.is(200);
@@ -120,7 +120,7 @@ over_http! {
             &server,
             &acme,
             "ann@acme.test",
-            UserChange { role: Some(Role::Viewer), platform_operator: Some(false), ..UserChange::default() },
+            UserUpdate { role: Some(Role::Viewer), platform_operator: Some(false), ..UserUpdate::default() },
         )
         .await;
         server.get(KEYS).cookie(&cookie).await.problem("insufficient_scope");
@@ -135,11 +135,11 @@ over_http! {
         let other = server.second_node().await;
         for (role, platform_operator) in [(Role::Viewer, true), (Role::Technician, false), (Role::Admin, true)] {
             let held = server.hold_writes(tenant.id).await;
-            let of_role = UserChange { role: Some(role), ..UserChange::default() };
-            let of_operator = UserChange { platform_operator: Some(platform_operator), ..UserChange::default() };
+            let of_role = UserUpdate { role: Some(role), ..UserUpdate::default() };
+            let of_operator = UserUpdate { platform_operator: Some(platform_operator), ..UserUpdate::default() };
             let let_go = async {
                 // On SQLite both wait for the writer as soon as they are asked for.
-                if store.engine() == Engine::Postgres {
+                if store.engine() == DatabaseEngine::Postgres {
                     waiting(store, 2).await;
                 }
                 drop(held);
@@ -163,7 +163,7 @@ over_http! {
             let session = server.get(SESSION).cookie(&acme.admin).await.ok(200);
             assert_eq!(
                 session["expires_at"],
-                server.now().plus(90 * MINUTE_MS).to_string(),
+                server.now().plus_ms(90 * MINUTE_MS).to_string(),
                 "every use starts them again"
             );
         }
@@ -177,11 +177,11 @@ over_http! {
         let acme = server.tenant("acme").await;
         server.advance(89 * MINUTE_MS);
         server.get(SESSION).cookie(&acme.admin).await.is(200);
-        kernel::jobs::note_uses(&server.app).await.unwrap();
+        kernel::jobs::save_last_uses(&server.app).await.unwrap();
         server.advance(89 * MINUTE_MS);
         server.get(SESSION).cookie(&acme.admin).await.is(200);
         let restarted = server.second_node().await;
-        kernel::jobs::note_uses(&server.app).await.unwrap();
+        kernel::jobs::save_last_uses(&server.app).await.unwrap();
         server.advance(89 * MINUTE_MS);
         restarted.get(SESSION).cookie(&acme.admin).await.is(200);
     }
@@ -193,7 +193,7 @@ over_http! {
             server.get(SESSION).cookie(&acme.admin).await.is(200);
         }
         let session = server.get(SESSION).cookie(&acme.admin).await.ok(200);
-        assert_eq!(session["expires_at"], server.now().plus(HOUR_MS).to_string(), "the nearer of the two ends");
+        assert_eq!(session["expires_at"], server.now().plus_ms(HOUR_MS).to_string(), "the nearer of the two ends");
         server.advance(HOUR_MS - 1);
         server.get(SESSION).cookie(&acme.admin).await.is(200);
         server.advance(1);
@@ -221,7 +221,7 @@ over_http! {
         let cookie = user(&server, &acme, "ann@acme.test", Role::Viewer, false).await;
         let ann = find_user(&server.app.store, &acme.tenant, "ann@acme.test").await.unwrap().unwrap();
         let (token, _) = create_session(&server.app.store, acme.tenant.id, ann.id, HOUR_MS).await.unwrap();
-        let elsewhere = format!("session={}", token.reveal());
+        let elsewhere = format!("session={}", token.expose_secret());
         server.get(SESSION).cookie(&cookie).await.is(200);
         let answer = server.delete(SESSION).cookie(&cookie).await;
         assert!(answer.is(204).body.is_empty());
@@ -258,7 +258,7 @@ over_http! {
 async fn waiting(store: &Store, count: i64) {
     let sql = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let db = store.system(Purpose::Cli);
-    let look = async || (db.one::<i64>(sql, kernel::args![]).await.unwrap() == count).then_some(());
+    let look = async || (db.get_one::<i64>(sql, kernel::args![]).await.unwrap() == count).then_some(());
     until("statements wait for a lock", std::time::Duration::from_secs(30), look).await;
 }
 
@@ -292,7 +292,7 @@ async fn signing_in_and_disabling_the_user_never_wait_for_each_other() {
         }
         for table in ["sessions", "signin_links"] {
             let left = format!("SELECT COUNT(*) FROM {table} WHERE user_id = $1");
-            let left: i64 = server.app.store.system(Purpose::Cli).one(&left, kernel::args![id]).await.unwrap();
+            let left: i64 = server.app.store.system(Purpose::Cli).get_one(&left, kernel::args![id]).await.unwrap();
             assert_eq!(left, 0, "{table}");
         }
     }

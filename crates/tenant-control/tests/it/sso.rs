@@ -16,9 +16,9 @@ mod tokens;
 mod update;
 mod vouching;
 
-use kernel::auth::{Role, operate};
+use kernel::auth::{Role, open_as_operator};
 use kernel::base::Result;
-use kernel::http::Policy;
+use kernel::http::RatePolicy;
 use reqwest::Url;
 use serde_json::{Value, json};
 use tenant_control::features::sso::{self, NewProvider, Provider, ProviderChange, RoleRule};
@@ -74,7 +74,7 @@ async fn open(mut setup: Setup) -> Server {
     if setup.settings.outbound.allow.is_empty() {
         setup.settings.outbound.allow = vec!["127.0.0.0/8".parse().unwrap()];
     }
-    for policy in [Policy::Auth, Policy::AuthFailures, Policy::Public] {
+    for policy in [RatePolicy::Auth, RatePolicy::AuthFailures, RatePolicy::Public] {
         setup.settings.rate_table.set(policy, 100_000);
     }
     setup.start().await
@@ -99,24 +99,24 @@ async fn add(server: &Server, tenancy: &Tenancy, told: Told<'_>) -> String {
         trust_email: told.trust_email,
         sign_out_at_provider: told.sign_out_at_provider,
     };
-    let db = operate(&server.app.store, &tenancy.tenant);
-    sso::add(&db, new, &server.app.secrets).await.expect("a provider").id.to_string()
+    let db = open_as_operator(&server.app.store, &tenancy.tenant);
+    sso::add_provider(&db, new, &server.app.secrets).await.expect("a provider").id.to_string()
 }
 
 /// Takes the operator's word for whose a domain is.
 async fn verify(server: &Server, tenancy: &Tenancy, domain: &str) -> Result<()> {
-    sso::verify_domain(&operate(&server.app.store, &tenancy.tenant), domain).await.map(drop)
+    sso::verify_domain(&open_as_operator(&server.app.store, &tenancy.tenant), domain).await.map(drop)
 }
 
 /// Changes a provider as the command line does.
 async fn update(server: &Server, tenancy: &Tenancy, provider: &str, change: ProviderChange) -> Result<Provider> {
     let id = provider.parse().expect("an id");
-    sso::update(&operate(&server.app.store, &tenancy.tenant), id, change).await
+    sso::update_provider(&open_as_operator(&server.app.store, &tenancy.tenant), id, change).await
 }
 
 async fn disable(server: &Server, tenancy: &Tenancy, provider: &str) {
     let id = provider.parse().expect("an id");
-    sso::disable(&operate(&server.app.store, &tenancy.tenant), id).await.expect("it is disabled");
+    sso::disable_provider(&open_as_operator(&server.app.store, &tenancy.tenant), id).await.expect("it is disabled");
 }
 
 /// A provider whose domain is verified, and its id.
@@ -134,7 +134,7 @@ async fn scene(setup: Setup) -> Scene {
 async fn scene_with(setup: Setup, change: impl FnOnce(&mut Told<'_>)) -> Scene {
     let server = open(setup).await;
     let acme = server.tenant("acme").await;
-    let idp = Idp::start(&server.app.world.clock).await;
+    let idp = Idp::start(&server.app.env.clock).await;
     let mut told = Told::of(&idp, DOMAIN);
     change(&mut told);
     let provider = provide(&server, &acme, told).await;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use kernel::args;
 use kernel::base::{Code, Error, OnDuplicate, TenantId, Timestamp};
-use kernel::store::{Compare, Db, Direction, Purpose, Select, Tick, Tx, Value};
+use kernel::store::{Compare, Db, Purpose, Select, SortDirection, Tick, Tx, Value};
 use tokio::task::JoinSet;
 
 use crate::support::stores::{START, TestStore, on_both};
@@ -30,7 +30,7 @@ async fn insert(tx: &mut Tx, window: i64, bucket: &str) -> kernel::base::Result<
 }
 
 async fn count(store: &TestStore) -> i64 {
-    store.system(Purpose::Cli).one(COUNT, args![]).await.unwrap()
+    store.system(Purpose::Cli).get_one(COUNT, args![]).await.unwrap()
 }
 
 async fn tick(db: &Db) -> Tick {
@@ -44,9 +44,9 @@ fn code<T>(result: Result<T, Error>) -> Option<Code> {
 on_both! {
     async fn every_type_reads_back_as_it_was_bound(store: TestStore) {
         let db = store.system(Purpose::Cli);
-        let id = TenantId::new(store.world());
+        let id = TenantId::new(store.env());
         let texts: (String, String, Option<String>, TenantId) = db
-            .one(
+            .get_one(
                 "SELECT CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT)",
                 args!["ü", String::from("b\"'"), None::<String>, id],
             )
@@ -54,19 +54,19 @@ on_both! {
             .unwrap();
         assert_eq!(texts, ("ü".to_owned(), "b\"'".to_owned(), None, id));
         let numbers: (i64, Timestamp, f64, Option<i64>) = db
-            .one(
+            .get_one(
                 "SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), CAST($3 AS DOUBLE PRECISION), CAST($4 AS BIGINT)",
                 args![i64::MIN, START, 0.5_f64, Some(7_i64)],
             )
             .await
             .unwrap();
         assert_eq!(numbers, (i64::MIN, START, 0.5, Some(7)));
-        let yes: bool = db.one("SELECT CAST($1 AS BOOLEAN)", args![true]).await.unwrap();
+        let yes: bool = db.get_one("SELECT CAST($1 AS BOOLEAN)", args![true]).await.unwrap();
         assert!(yes);
         let bytes: Vec<u8> = db
             .write(async |tx| {
                 tx.exec("INSERT INTO secret_checks (name, value) VALUES ('x', $1)", args![[0_u8, 255].as_slice()]).await?;
-                tx.one("SELECT value FROM secret_checks WHERE name = $1", args!["x"]).await
+                tx.get_one("SELECT value FROM secret_checks WHERE name = $1", args!["x"]).await
             })
             .await
             .unwrap();
@@ -76,11 +76,11 @@ on_both! {
     async fn a_row_that_is_not_there_is_not_found(store: TestStore) {
         let db = store.system(Purpose::Cli);
         let sql = "SELECT used FROM rate_usage WHERE node = $1";
-        assert_eq!(code(db.one::<i64>(sql, args!["none"]).await), Some(Code::NotFound));
+        assert_eq!(code(db.get_one::<i64>(sql, args!["none"]).await), Some(Code::NotFound));
         assert_eq!(db.find::<i64>(sql, args!["none"]).await.unwrap(), None);
         // In a transaction as well, and there it spoils nothing.
         let written = db.write(async move |tx| {
-            assert_eq!(code(tx.one::<i64>(sql, args!["none"]).await), Some(Code::NotFound));
+            assert_eq!(code(tx.get_one::<i64>(sql, args!["none"]).await), Some(Code::NotFound));
             insert(tx, 1, "a").await
         });
         assert_eq!(written.await.unwrap(), 1);
@@ -96,7 +96,7 @@ on_both! {
     async fn a_read_cannot_change_anything(store: TestStore) {
         let db = store.system(Purpose::Cli);
         let sneaky = format!("{INSERT} RETURNING used");
-        assert_eq!(code(db.one::<i64>(&sneaky, args![1_i64, "a", 0_i64]).await), Some(Code::Internal));
+        assert_eq!(code(db.get_one::<i64>(&sneaky, args![1_i64, "a", 0_i64]).await), Some(Code::Internal));
         assert_eq!(count(&store).await, 0);
     }
 
@@ -120,19 +120,19 @@ on_both! {
         .await
         .unwrap();
         let fields = ["window_start", "bucket"];
-        let list = Select::system("SELECT window_start, bucket FROM rate_usage WHERE node = 'test'")
-            .any("window_start", [0_i64, 1, 2])
-            .compare("bucket", Compare::AtLeast, "b1")
-            .raw("AND (bucket <> ? OR window_start = ?)", ["b4".into(), Value::Int(-1)])
-            .order(&fields, Direction::Descending)
+        let list = Select::for_system("SELECT window_start, bucket FROM rate_usage WHERE node = 'test'")
+            .where_in("window_start", [0_i64, 1, 2])
+            .where_compare("bucket", Compare::AtLeast, "b1")
+            .append_sql("AND (bucket <> ? OR window_start = ?)", ["b4".into(), Value::Int(-1)])
+            .order_by(&fields, SortDirection::Descending)
             .limit(3);
         let first: Vec<(i64, String)> = db.select(&list).await.unwrap();
         assert_eq!(first.iter().map(|row| row.1.as_str()).collect::<Vec<_>>(), ["b8", "b7", "b6"]);
         let place = vec![Value::from(first[2].0), Value::from(first[2].1.as_str())];
         let rest: Vec<(i64, String)> =
-            db.scan(&list.clone().after(&fields, Direction::Descending, place)).await.unwrap();
+            db.scan(&list.clone().seek_after(&fields, SortDirection::Descending, place)).await.unwrap();
         assert_eq!(rest.iter().map(|row| row.1.as_str()).collect::<Vec<_>>(), ["b5", "b3", "b2"]);
-        assert!(db.select::<(i64, String)>(&list.any("bucket", [""; 0])).await.unwrap().is_empty());
+        assert!(db.select::<(i64, String)>(&list.where_in("bucket", [""; 0])).await.unwrap().is_empty());
     }
 
     async fn a_thousand_writes_at_once_are_all_kept(store: TestStore) {
@@ -154,10 +154,10 @@ on_both! {
         let db = store.tenant("a").await;
         let first = tick(&db).await;
         assert_eq!(first, Tick { at: START, sequence: 1 });
-        store.world().clock.advance(-5_000);
+        store.env().clock.advance(-5_000);
         assert_eq!(tick(&db).await, Tick { at: START, sequence: 2 });
-        store.world().clock.advance(6_000);
-        assert_eq!(tick(&db).await, Tick { at: START.plus(1_000), sequence: 3 });
+        store.env().clock.advance(6_000);
+        assert_eq!(tick(&db).await, Tick { at: START.plus_ms(1_000), sequence: 3 });
         let twice = db.write(async |tx| Ok((tx.tick().await?, tx.tick().await?))).await.unwrap();
         assert_eq!(twice.0, twice.1);
         let other = store.tenant("b").await;
@@ -196,7 +196,7 @@ on_both! {
         assert_eq!(code(late), Some(Code::Unavailable));
         assert_eq!(code(store.ping().await), Some(Code::Unavailable));
         let again = store.open_again(|options| options).await;
-        let found: i64 = again.system(Purpose::Cli).one(COUNT, args![]).await.unwrap();
+        let found: i64 = again.system(Purpose::Cli).get_one(COUNT, args![]).await.unwrap();
         assert_eq!(usize::try_from(found), Ok(kept));
     }
 

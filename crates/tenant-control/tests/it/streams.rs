@@ -8,7 +8,8 @@ use std::time::Duration;
 use kernel::auth::Scope;
 use kernel::base::{Error, Result, TenantId};
 use kernel::http::{
-    Access, Api, Encoding, FromParams, PAGE_BYTES_MAX, Param, Params, Policy, Query, Rows, Rules, Streamed, Streamer,
+    Access, Api, FromParams, PAGE_BYTES_MAX, Params, QueryParam, QueryString, RatePolicy, RowBatch, RowEncoding, Rules,
+    Streamed, Streamer,
 };
 use kernel::{args, operations, rules};
 use serde::Serialize;
@@ -23,7 +24,7 @@ use crate::support::{Server, Setup, over_http};
 const PATH: &str = "/api/test/numbers";
 const WAIT_MAX: Duration = Duration::from_mins(1);
 
-rules! { Listing = Rules::new(Policy::Read, &[Scope::TicketsRead]).or_export(); }
+rules! { Listing = Rules::new(RatePolicy::Read, &[Scope::TicketsRead]).or_export(); }
 
 struct Numbers {
     format: Option<String>,
@@ -37,12 +38,12 @@ const NONE: usize = 1_000_000_000;
 
 impl FromParams for Numbers {
     fn from_params(params: &mut Params) -> Result<Self> {
-        let mut number = |name, about, default| params.take_number(Param::new(name, about), 0..=NONE, default);
+        let mut number = |name, about, default| params.take_number(QueryParam::new(name, about), 0..=NONE, default);
         Ok(Numbers {
             pages: number("pages", "Pages, of ten rows each.", 1)?,
             page_bytes: number("page_bytes", "Bytes of a page's rows together.", 0)?,
             broken: number("broken", "The page that cannot be read.", NONE)?,
-            format: params.take_text(Param::new("format", "As what."))?,
+            format: params.take_text(QueryParam::new("format", "As what."))?,
         })
     }
 }
@@ -61,19 +62,19 @@ fn pages_read(tenant: TenantId) -> usize {
 }
 
 /// Stream numbers
-#[utoipa::path(get, path = PATH, tag = "Schema", operation_id = "test_numbers", params(Query<Numbers>))]
-async fn numbers(caller: Access<Listing>, streamer: Streamer, query: Query<Numbers>) -> Result<Streamed> {
+#[utoipa::path(get, path = PATH, tag = "Schema", operation_id = "test_numbers", params(QueryString<Numbers>))]
+async fn numbers(caller: Access<Listing>, streamer: Streamer, query: QueryString<Numbers>) -> Result<Streamed> {
     let Numbers { format, pages, page_bytes, broken } = query.parse()?;
     let (db, tenant) = (caller.db(), caller.tenant_id());
     let encoding = match format.as_deref() {
-        Some("csv") => Encoding::Csv {
+        Some("csv") => RowEncoding::Csv {
             columns: vec!["number", "text"],
             write: Box::new(|row: &Number, line| {
-                line.plain(Some(row.number));
-                line.text(&row.text);
+                line.push_plain(Some(row.number));
+                line.push_text(&row.text);
             }),
         },
-        _ => Encoding::Ndjson,
+        _ => RowEncoding::Ndjson,
     };
     let read = move |place: Option<usize>| {
         let (db, page) = (db.clone(), place.unwrap_or(0));
@@ -85,17 +86,17 @@ async fn numbers(caller: Access<Listing>, streamer: Streamer, query: Query<Numbe
             let sql = "SELECT CAST($2 AS BIGINT) + 1 WHERE CAST($1 AS TEXT) <> ''";
             let mut rows = Vec::new();
             for row in 0..10 {
-                let number: i64 = db.one(sql, args![(page * 10 + row) as i64]).await?;
+                let number: i64 = db.get_one(sql, args![(page * 10 + row) as i64]).await?;
                 rows.push(Number { number, text: "x".repeat(page_bytes / 10) });
             }
-            Ok(Rows { rows, next: Some(page + 1).filter(|next| *next < pages) })
+            Ok(RowBatch { rows, next: Some(page + 1).filter(|next| *next < pages) })
         }
     };
-    streamer.stream(caller, encoding, read).await
+    streamer.stream_rows(caller, encoding, read).await
 }
 
 async fn start(mut setup: Setup) -> Server {
-    setup.mount = |api: Api| api.tenant(operations!(numbers));
+    setup.mount = |api: Api| api.add_tenant_routes(operations!(numbers));
     setup.start().await
 }
 

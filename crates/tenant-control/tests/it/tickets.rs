@@ -91,8 +91,12 @@ pub async fn numbers(server: &Server, tenancy: &Tenancy, query: &str) -> Vec<i64
 }
 
 pub async fn organization(server: &Server, tenancy: &Tenancy, slug: &str) -> String {
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
-    organizations::create(&db, &slug.to_uppercase(), slug).await.expect("an organization").id.to_string()
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
+    organizations::create_named_organization(&db, &slug.to_uppercase(), slug)
+        .await
+        .expect("an organization")
+        .id
+        .to_string()
 }
 
 /// The id of a new user, and its cookie.

@@ -310,7 +310,7 @@ fn the_operators_door_is_used_at_the_command_line_alone() {
         "crates/people/src/users/operator.rs",
         "people are there before anybody can call: what the operator's commands do with them",
     )];
-    never(rule, &["operate("], elsewhere, &allowed);
+    never(rule, &["open_as_operator("], elsewhere, &allowed);
 }
 
 #[test]

@@ -62,7 +62,7 @@ async fn sign_in(server: &Server, tenancy: &Tenancy, user: &Value) -> String {
     let id: UserId = id_of(user).parse().expect("an id");
     let made = create_session(&server.app.store, tenancy.tenant.id, id, HOUR_MS).await;
     let (token, _) = made.expect("a session");
-    format!("{}={}", server.app.settings.base_url.cookie_name(), token.reveal())
+    format!("{}={}", server.app.settings.base_url.cookie_name(), token.expose_secret())
 }
 
 /// The cookie of somebody who is a platform operator besides.

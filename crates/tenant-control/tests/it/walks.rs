@@ -27,7 +27,7 @@ const TRAIL_SQL: &str = "WITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION
 
 async fn trail(server: &Server) -> Tenancy {
     let acme = server.tenant("acme").await;
-    let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
     db.write(async |tx| tx.exec(TRAIL_SQL, args![MANY, A, B, RECORD]).await).await.expect("the trail is loaded");
     acme
 }
@@ -106,7 +106,7 @@ async fn log(server: &Server, count: i64) -> (Tenancy, [String; 2]) {
         let hook = endpoint(server, &acme, "https://hooks.example.com/in", &["ticket.*"]).await;
         hooks.push(hook["id"].as_str().unwrap().to_owned());
     }
-    let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
     let (first, second) = (hooks[0].clone(), hooks[1].clone());
     db.write(async move |tx| tx.exec(DELIVERIES_SQL, args![count, first, second]).await).await.expect("it is loaded");
     (acme, hooks.try_into().unwrap())
@@ -152,7 +152,7 @@ over_http! {
 
     async fn a_page_of_long_answers_ends_before_its_limit(server: Server) {
         let (acme, _) = log(&server, 12).await;
-        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
         let until = "dlv_01jd8z6v2m0000000000000012";
         let load = db.write(async move |tx| {
             tx.exec(ATTEMPTS_SQL, args![until, 120_i64, "x".repeat(4_096)]).await?;
@@ -174,7 +174,7 @@ over_http! {
 
     async fn a_page_of_long_changes_ends_before_its_limit(server: Server) {
         let acme = trail(&server).await;
-        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
         let changes = serde_json::json!({"name": {"from": "x".repeat(60_000), "to": null}}).to_string();
         let sql = "UPDATE audit_entries SET changes = $2 WHERE tenant_id = $1 AND at >= 1800000002397";
         db.write(async move |tx| tx.exec(sql, args![changes]).await).await.expect("the changes are written");

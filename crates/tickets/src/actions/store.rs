@@ -3,12 +3,12 @@
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
 use kernel::base::{Error, Result};
-use kernel::http::{Fields, FromBody, IfMatch, read_object};
+use kernel::http::{BodyFields, FromBody, IfMatch, read_object};
 use kernel::store::Tx;
-use kernel::store::refer::Reference;
+use kernel::store::references::RecordReference;
 use serde_json::{Map, Value, json};
 
-use super::super::input::{Common, NewComment, NewTicket, TicketPatch};
+use super::super::input::{NewComment, NewTicket, TicketFields, TicketPatch};
 use super::super::{Ticket, TicketId, store};
 use feature_kit::{Action, ActionEffect, NullField};
 
@@ -18,88 +18,90 @@ pub const ACTIONS: &[Action] = &[
         about: "Creates a ticket.",
         needs: &[Scope::TicketsWrite],
         example: || json!({"subject": "${{ input.subject }}", "priority": "high"}),
-        check: |with| read_object::<NewTicket>(with).checked(),
-        effect: ActionEffect::Transaction(create),
+        check: |with| read_object::<NewTicket>(with).without_value(),
+        effect: ActionEffect::Transaction(create_ticket),
     },
     Action {
         name: "ticket.update",
         about: "Changes a ticket: a merge patch, as the route takes it.",
         needs: &[Scope::TicketsWrite],
         example: || json!({"ticket_id": "${{ event.data.id }}", "priority": "critical"}),
-        check: |with| read_object::<Update>(with).checked(),
-        effect: ActionEffect::Transaction(update),
+        check: |with| read_object::<TicketUpdateInput>(with).without_value(),
+        effect: ActionEffect::Transaction(update_ticket),
     },
     Action {
         name: "ticket.comment",
         about: "Comments on a ticket. It is no first response.",
         needs: &[Scope::TicketsWrite],
         example: || json!({"ticket_id": "${{ event.data.id }}", "body": "On call was told.", "public": false}),
-        check: |with| read_object::<Comment>(with).checked(),
-        effect: ActionEffect::Transaction(comment),
+        check: |with| read_object::<TicketCommentInput>(with).without_value(),
+        effect: ActionEffect::Transaction(comment_on_ticket),
     },
 ];
 
-struct Update {
+struct TicketUpdateInput {
     ticket_id: TicketId,
-    fields: Common,
+    fields: TicketFields,
 }
 
-impl FromBody for Update {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        let ticket_id = fields.required("ticket_id", |field| field.id());
-        let common = Common::take(fields, NullField::Clears);
-        Some(Update { ticket_id: ticket_id?, fields: common? })
+impl FromBody for TicketUpdateInput {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        let ticket_id = fields.read_required("ticket_id", |field| field.read_id());
+        let common = TicketFields::parse_fields(fields, NullField::Clears);
+        Some(TicketUpdateInput { ticket_id: ticket_id?, fields: common? })
     }
 }
 
-struct Comment {
+struct TicketCommentInput {
     ticket_id: TicketId,
     comment: NewComment,
 }
 
-impl FromBody for Comment {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        let ticket_id = fields.required("ticket_id", |field| field.id());
+impl FromBody for TicketCommentInput {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        let ticket_id = fields.read_required("ticket_id", |field| field.read_id());
         let comment = NewComment::from_fields(fields);
-        Some(Comment { ticket_id: ticket_id?, comment: comment? })
+        Some(TicketCommentInput { ticket_id: ticket_id?, comment: comment? })
     }
 }
 
-fn create<'t>(tx: &'t mut Tx, rights: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
+fn create_ticket<'t>(tx: &'t mut Tx, rights: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
     Box::pin(async move {
         let (new, references) = read_object::<NewTicket>(with).into_result()?;
-        let creation = store::prepare(tx, new, &references).await?;
-        answer(&store::create(tx, rights, creation).await?)
+        let creation = store::prepare_creation(tx, new, &references).await?;
+        to_json_value(&store::create_ticket(tx, rights, creation).await?)
     })
 }
 
-fn update<'t>(tx: &'t mut Tx, rights: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
+fn update_ticket<'t>(tx: &'t mut Tx, rights: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
     Box::pin(async move {
-        let (Update { ticket_id, fields }, references) = read_object::<Update>(with).into_result()?;
-        change(tx, rights, ticket_id, TicketPatch { fields, comment: None }, &references).await
+        let (TicketUpdateInput { ticket_id, fields }, references) =
+            read_object::<TicketUpdateInput>(with).into_result()?;
+        apply_patch(tx, rights, ticket_id, TicketPatch { fields, comment: None }, &references).await
     })
 }
 
-fn comment<'t>(tx: &'t mut Tx, rights: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
+fn comment_on_ticket<'t>(tx: &'t mut Tx, rights: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
     Box::pin(async move {
-        let (Comment { ticket_id, comment }, references) = read_object::<Comment>(with).into_result()?;
-        let patch = TicketPatch { fields: Common::default(), comment: Some(comment) };
-        change(tx, rights, ticket_id, patch, &references).await
+        let (TicketCommentInput { ticket_id, comment }, references) =
+            read_object::<TicketCommentInput>(with).into_result()?;
+        let patch = TicketPatch { fields: TicketFields::default(), comment: Some(comment) };
+        apply_patch(tx, rights, ticket_id, patch, &references).await
     })
 }
 
-async fn change(
+async fn apply_patch(
     tx: &mut Tx,
     rights: &Rights,
     id: TicketId,
     patch: TicketPatch,
-    references: &[Reference],
+    references: &[RecordReference],
 ) -> Result<Value> {
-    let known = store::look_up(tx, id, references).await?;
-    answer(&store::change(tx, rights, known, &IfMatch::default(), patch).await?)
+    let known = store::prepare_change(tx, id, references).await?;
+    to_json_value(&store::change_ticket(tx, rights, known, &IfMatch::default(), patch).await?)
 }
 
 /// The same JSON that the route answers.
-fn answer(ticket: &Ticket) -> Result<Value> {
+fn to_json_value(ticket: &Ticket) -> Result<Value> {
     serde_json::to_value(ticket).map_err(Error::internal)
 }

@@ -12,18 +12,18 @@ use std::collections::BTreeSet;
 use feature_kit::{IdOrNone, NO_ID, word_set};
 use kernel::base::{Timestamp, UserId, Word};
 
-use super::{Priority, Status, Ticket, Type};
+use super::{Priority, Ticket, TicketStatus, TicketType};
 use fleet::devices::DeviceId;
 use people::organizations::OrganizationId;
 
-pub use order::{Key, Order, SortBy};
+pub use order::{SortBy, TicketOrder, TicketSortKey};
 
 /// Which tickets to list; `None` matches all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    pub status: Option<Vec<Status>>,
+    pub status: Option<Vec<TicketStatus>>,
     pub priority: Option<Vec<Priority>>,
-    pub r#type: Option<Vec<Type>>,
+    pub r#type: Option<Vec<TicketType>>,
     /// May include "none": assigned to nobody.
     pub assignee_id: Option<Vec<IdOrNone<UserId>>>,
     pub organization_id: Option<Vec<IdOrNone<OrganizationId>>>,
@@ -38,22 +38,22 @@ pub struct Filter {
 }
 
 impl Filter {
-    pub fn matches(&self, ticket: &Ticket) -> bool {
-        fn any<T: PartialEq>(wanted: Option<&Vec<T>>, value: &T) -> bool {
+    pub fn matches_ticket(&self, ticket: &Ticket) -> bool {
+        fn is_any<T: PartialEq>(wanted: Option<&Vec<T>>, value: &T) -> bool {
             wanted.is_none_or(|wanted| wanted.contains(value))
         }
-        fn any_of<T: PartialEq>(wanted: Option<&Vec<T>>, values: &[T]) -> bool {
+        fn has_any<T: PartialEq>(wanted: Option<&Vec<T>>, values: &[T]) -> bool {
             wanted.is_none_or(|wanted| values.iter().any(|value| wanted.contains(value)))
         }
-        any(self.status.as_ref(), &ticket.status)
-            && any(self.priority.as_ref(), &ticket.priority)
-            && any(self.r#type.as_ref(), &ticket.r#type)
-            && any(self.assignee_id.as_ref(), &IdOrNone(ticket.assignee_id))
-            && any(self.organization_id.as_ref(), &IdOrNone(ticket.organization_id))
-            && any_of(self.device_id.as_ref(), &ticket.device_ids)
-            && any_of(self.tag.as_ref(), &ticket.tags)
-            && any_of(self.external_id.as_ref(), ticket.external_id.as_slice())
-            && any(self.number.as_ref(), &ticket.number)
+        is_any(self.status.as_ref(), &ticket.status)
+            && is_any(self.priority.as_ref(), &ticket.priority)
+            && is_any(self.r#type.as_ref(), &ticket.r#type)
+            && is_any(self.assignee_id.as_ref(), &IdOrNone(ticket.assignee_id))
+            && is_any(self.organization_id.as_ref(), &IdOrNone(ticket.organization_id))
+            && has_any(self.device_id.as_ref(), &ticket.device_ids)
+            && has_any(self.tag.as_ref(), &ticket.tags)
+            && has_any(self.external_id.as_ref(), ticket.external_id.as_slice())
+            && is_any(self.number.as_ref(), &ticket.number)
             && self.created_since.is_none_or(|since| ticket.created_at >= since)
             && self.updated_since.is_none_or(|since| ticket.updated_at >= since)
             && self.has_words(&ticket.subject)
@@ -66,7 +66,7 @@ impl Filter {
     }
 
     /// The number of conditions, without the two times, which bound a walk in their own order.
-    fn conditions(&self) -> usize {
+    fn count_conditions(&self) -> usize {
         let given = [
             self.status.is_some(),
             self.priority.is_some(),
@@ -82,7 +82,7 @@ impl Filter {
     }
 
     /// A filter parameter that would narrow this filter down.
-    fn suggestion(&self, short_word: bool) -> &'static str {
+    fn suggest_filter(&self, short_word: bool) -> &'static str {
         let longer = "a longer word in q";
         let candidates = [
             (self.organization_id.is_none(), "organization_id"),
@@ -99,78 +99,79 @@ impl Filter {
     }
 
     /// Sets of terms. A matching ticket has at least one term of each set.
-    fn terms(&self) -> Vec<Vec<String>> {
+    fn required_terms(&self) -> Vec<Vec<String>> {
         let sets = [
             self.status.as_ref().map(|any| any.iter().map(|status| status_term(*status)).collect()),
-            self.priority.as_deref().map(|any| self.spell(PRIORITY, &spelt(any))),
-            self.r#type.as_deref().map(|any| self.spell(TYPE, &spelt(any))),
-            self.assignee_id.as_deref().map(|any| self.spell(ASSIGNEE, &texts(any))),
-            self.organization_id.as_deref().map(|any| self.spell(ORGANIZATION, &texts(any))),
-            self.device_id.as_deref().map(|any| self.spell(DEVICE, &texts(any))),
-            self.tag.as_deref().map(|any| self.spell(TAG, &texts(any))),
+            self.priority.as_deref().map(|any| self.terms_for_values(PRIORITY, &to_word_texts(any))),
+            self.r#type.as_deref().map(|any| self.terms_for_values(TYPE, &to_word_texts(any))),
+            self.assignee_id.as_deref().map(|any| self.terms_for_values(ASSIGNEE, &to_texts(any))),
+            self.organization_id.as_deref().map(|any| self.terms_for_values(ORGANIZATION, &to_texts(any))),
+            self.device_id.as_deref().map(|any| self.terms_for_values(DEVICE, &to_texts(any))),
+            self.tag.as_deref().map(|any| self.terms_for_values(TAG, &to_texts(any))),
         ];
         sets.into_iter().flatten().collect()
     }
 
     /// The term prefixes for each word of the filter.
-    fn starts(&self) -> Vec<Vec<String>> {
-        self.words.iter().map(|word| self.spell(WORD, std::slice::from_ref(word))).collect()
+    fn word_prefixes(&self) -> Vec<Vec<String>> {
+        self.words.iter().map(|word| self.terms_for_values(WORD, std::slice::from_ref(word))).collect()
     }
 
     /// The terms of these values for live tickets, done ones or both, as the status filter needs them.
-    fn spell(&self, letter: char, values: &[String]) -> Vec<String> {
-        let lives = self.lives();
-        lives.iter().flat_map(|live| values.iter().map(|value| term(*live, letter, value))).collect()
+    fn terms_for_values(&self, letter: char, values: &[String]) -> Vec<String> {
+        let lives = self.wanted_liveness();
+        lives.iter().flat_map(|live| values.iter().map(|value| property_term(*live, letter, value))).collect()
     }
 
     /// The organizations of the filter, or else its assignees.
-    fn owners(&self) -> Option<Owners> {
+    fn find_owners(&self) -> Option<TicketOwners> {
         let of = |column, letter, values: Vec<String>| {
             let ids = values.iter().map(|value| Some(value.clone()).filter(|value| value != NO_ID)).collect();
-            Owners { column, ids, terms: self.spell(letter, &values) }
+            TicketOwners { column, ids, terms: self.terms_for_values(letter, &values) }
         };
-        let organizations = self.organization_id.as_deref().map(|any| of("organization_id", ORGANIZATION, texts(any)));
-        organizations.or_else(|| self.assignee_id.as_deref().map(|any| of("assignee_id", ASSIGNEE, texts(any))))
+        let organizations =
+            self.organization_id.as_deref().map(|any| of("organization_id", ORGANIZATION, to_texts(any)));
+        organizations.or_else(|| self.assignee_id.as_deref().map(|any| of("assignee_id", ASSIGNEE, to_texts(any))))
     }
 
     /// The smallest index that has every matching ticket.
-    fn all(&self) -> Among {
-        if self.is_live() { Among::Live } else { Among::All }
+    fn index_scope(&self) -> IndexScope {
+        if self.is_live_only() { IndexScope::Live } else { IndexScope::All }
     }
 
     /// Whether only live tickets match.
-    fn is_live(&self) -> bool {
-        self.lives() == [true]
+    fn is_live_only(&self) -> bool {
+        self.wanted_liveness() == [true]
     }
 
     /// `true` for live tickets, `false` for done ones, or both.
-    fn lives(&self) -> Vec<bool> {
+    fn wanted_liveness(&self) -> Vec<bool> {
         let wanted = |live: bool| self.status.as_ref().is_none_or(|any| any.iter().any(|one| one.is_done() != live));
         [true, false].into_iter().filter(|live| wanted(*live)).collect()
     }
 }
 
 /// Which tickets an index contains.
-enum Among {
+enum IndexScope {
     All,
     Live,
     /// Only in the order of updates.
-    Owners(Owners),
+    Owners(TicketOwners),
 }
 
 /// The organizations or assignees of a filter.
-struct Owners {
+struct TicketOwners {
     column: &'static str,
     /// `None` matches tickets without an owner.
     ids: Vec<Option<String>>,
     terms: Vec<String>,
 }
 
-fn texts<T: ToString>(values: &[T]) -> Vec<String> {
+fn to_texts<T: ToString>(values: &[T]) -> Vec<String> {
     values.iter().map(ToString::to_string).collect()
 }
 
-fn spelt<W: Word>(values: &[W]) -> Vec<String> {
+fn to_word_texts<W: Word>(values: &[W]) -> Vec<String> {
     values.iter().map(|value| value.as_str().to_owned()).collect()
 }
 
@@ -182,26 +183,26 @@ const DEVICE: char = 'd';
 const TAG: char = 'g';
 const WORD: char = 'w';
 
-fn status_term(status: Status) -> String {
+fn status_term(status: TicketStatus) -> String {
     format!("s:{}", status.as_str())
 }
 
-fn term(live: bool, letter: char, value: &str) -> String {
+fn property_term(live: bool, letter: char, value: &str) -> String {
     format!("{}{letter}:{value}", if live { '+' } else { '-' })
 }
 
 /// The terms of all postings of a ticket.
-pub fn terms_of(ticket: &Ticket) -> BTreeSet<String> {
+pub fn index_terms(ticket: &Ticket) -> BTreeSet<String> {
     let live = !ticket.status.is_done();
     let mut terms = BTreeSet::from([
         status_term(ticket.status),
-        term(live, PRIORITY, ticket.priority.as_str()),
-        term(live, TYPE, ticket.r#type.as_str()),
-        term(live, ASSIGNEE, &IdOrNone(ticket.assignee_id).to_string()),
-        term(live, ORGANIZATION, &IdOrNone(ticket.organization_id).to_string()),
+        property_term(live, PRIORITY, ticket.priority.as_str()),
+        property_term(live, TYPE, ticket.r#type.as_str()),
+        property_term(live, ASSIGNEE, &IdOrNone(ticket.assignee_id).to_string()),
+        property_term(live, ORGANIZATION, &IdOrNone(ticket.organization_id).to_string()),
     ]);
-    terms.extend(ticket.device_ids.iter().map(|id| term(live, DEVICE, &id.to_string())));
-    terms.extend(ticket.tags.iter().map(|tag| term(live, TAG, tag)));
-    terms.extend(word_set(&ticket.subject).iter().map(|word| term(live, WORD, word)));
+    terms.extend(ticket.device_ids.iter().map(|id| property_term(live, DEVICE, &id.to_string())));
+    terms.extend(ticket.tags.iter().map(|tag| property_term(live, TAG, tag)));
+    terms.extend(word_set(&ticket.subject).iter().map(|word| property_term(live, WORD, word)));
     terms
 }

@@ -19,12 +19,12 @@ pub enum SortBy {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct TicketOrder {
     pub by: SortBy,
     pub descending: bool,
 }
 
-impl Order {
+impl TicketOrder {
     pub fn parse(text: &str) -> Result<Self, String> {
         let (name, descending) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
         let by = match name {
@@ -38,49 +38,49 @@ impl Order {
                 );
             }
         };
-        Ok(Order { by, descending })
+        Ok(TicketOrder { by, descending })
     }
 
     /// Newest first; with `updated_since` in the order of updates, so that a reader can continue from the last one.
-    pub fn default_of(filter: &Filter) -> Self {
+    pub fn default_for(filter: &Filter) -> Self {
         match filter.updated_since {
-            Some(_) => Order { by: SortBy::UpdatedAt, descending: false },
-            None => Order { by: SortBy::CreatedAt, descending: true },
+            Some(_) => TicketOrder { by: SortBy::UpdatedAt, descending: false },
+            None => TicketOrder { by: SortBy::CreatedAt, descending: true },
         }
     }
 
     /// The sort key of a ticket, from the values that lists can be sorted by.
-    pub fn key(self, number: i64, changed: Tick, rank: i64, due_at: Option<Timestamp>) -> Key {
+    pub fn sort_key(self, number: i64, changed: Tick, rank: i64, due_at: Option<Timestamp>) -> TicketSortKey {
         let (value, sequence) = match self.by {
             SortBy::CreatedAt => (None, 0),
             SortBy::UpdatedAt => (Some(changed.at.as_millis()), changed.sequence),
             SortBy::Priority => (Some(rank), 0),
             SortBy::DueAt => (due_at.map(Timestamp::as_millis), 0),
         };
-        Key { value, sequence, number }
+        TicketSortKey { value, sequence, number }
     }
 
-    pub fn key_of(self, stored: &StoredTicket) -> Key {
+    pub fn sort_key_of(self, stored: &StoredTicket) -> TicketSortKey {
         let (ticket, sequence) = (&stored.ticket, stored.sequence);
         let changed = Tick { at: ticket.updated_at, sequence };
-        self.key(ticket.number, changed, ticket.priority.rank(), ticket.due_at)
+        self.sort_key(ticket.number, changed, ticket.priority.rank(), ticket.due_at)
     }
 
     /// Missing dates come last in either direction.
-    pub fn compare(self, a: Key, b: Key) -> Ordering {
+    pub fn compare_keys(self, a: TicketSortKey, b: TicketSortKey) -> Ordering {
         let places = (a.value, a.sequence, a.number).cmp(&(b.value, b.sequence, b.number));
         let missing = a.value.is_none().cmp(&b.value.is_none());
         missing.then(if self.descending { places.reverse() } else { places })
     }
 
     /// Whether a reader can follow updates in this order.
-    pub fn follows(self) -> bool {
+    pub fn follows_updates(self) -> bool {
         self.by == SortBy::UpdatedAt && !self.descending
     }
 }
 
 /// The value of the `sort` parameter.
-impl fmt::Display for Order {
+impl fmt::Display for TicketOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.by {
             SortBy::CreatedAt => "created_at",
@@ -95,21 +95,21 @@ impl fmt::Display for Order {
 /// The position of a ticket in an order: the sorted value, the sequence of its last change in the order of updates, and its
 /// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct TicketSortKey {
     pub value: Option<i64>,
     /// 0 in every other order.
     pub sequence: i64,
     pub number: i64,
 }
 
-impl Key {
+impl TicketSortKey {
     /// The key of a ticket in the order of numbers.
-    pub fn of(number: i64) -> Self {
-        Key { value: None, sequence: 0, number }
+    pub fn from_number(number: i64) -> Self {
+        TicketSortKey { value: None, sequence: 0, number }
     }
 }
 
-impl CursorKey for Key {
+impl CursorKey for TicketSortKey {
     fn to_position(self) -> Vec<Value> {
         vec![self.value.into(), self.sequence.into(), self.number.into()]
     }
@@ -122,8 +122,8 @@ impl CursorKey for Key {
             _ => return None,
         };
         match value {
-            Value::Null => Some(Key { value: None, sequence, number }),
-            Value::Int(value) => Some(Key { value: Some(*value), sequence, number }),
+            Value::Null => Some(TicketSortKey { value: None, sequence, number }),
+            Value::Int(value) => Some(TicketSortKey { value: Some(*value), sequence, number }),
             _ => None,
         }
     }

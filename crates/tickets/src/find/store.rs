@@ -4,18 +4,18 @@ use std::collections::HashMap;
 
 use kernel::args;
 use kernel::base::{Error, Result, Timestamp, Word};
-use kernel::store::{Compare, Direction, FromRow, Row, Select, Tick, Value};
+use kernel::store::{Compare, FromRow, Row, Select, SortDirection, Tick, Value};
 
 use super::super::store::FULL;
 use super::super::stored::StoredTicket;
 use super::super::{Ticket, TicketId};
-use super::search::{INLINE_ROWS, Search, Set};
-use super::{Among, Filter, Key, Order, Owners, SortBy};
+use super::search::{INLINE_ROWS, TicketSearch, TicketSet};
+use super::{Filter, IndexScope, SortBy, TicketOrder, TicketOwners, TicketSortKey};
 
 /// Terms that a prefix may expand to; a prefix with more is too short to read each of them.
-const EXPANDED_MAX: usize = 100;
+const PREFIX_TERMS_MAX: usize = 100;
 /// A query that may read more index entries than this does not run on the threads that serve requests.
-const INLINE_MAX: usize = 2_000;
+const INLINE_ENTRIES_MAX: usize = 2_000;
 
 /// Live tickets have partial indexes with this condition.
 const LIVE: &str = "AND status IN ('new', 'open', 'in_progress', 'pending', 'on_hold')";
@@ -48,14 +48,14 @@ kernel::statements! {
     BY_EXTERNAL_ID = "SELECT number FROM tickets WHERE tenant_id = $1";
 }
 
-impl FromRow for Key {
+impl FromRow for TicketSortKey {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(Key { value: row.get(0)?, sequence: row.get(1)?, number: row.get(2)? })
+        Ok(TicketSortKey { value: row.get(0)?, sequence: row.get(1)?, number: row.get(2)? })
     }
 }
 
 /// The columns of a ticket that filtering and sorting need.
-struct Brief {
+struct TicketSummaryRow {
     number: i64,
     subject: String,
     tags: String,
@@ -68,9 +68,9 @@ struct Brief {
     sequence: i64,
 }
 
-impl FromRow for Brief {
+impl FromRow for TicketSummaryRow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(Brief {
+        Ok(TicketSummaryRow {
             number: row.get(0)?,
             subject: row.get(1)?,
             tags: row.get(2)?,
@@ -85,9 +85,9 @@ impl FromRow for Brief {
     }
 }
 
-impl Brief {
+impl TicketSummaryRow {
     /// Checks the conditions that the SQL does not.
-    fn matches(&self, filter: &Filter) -> bool {
+    fn matches_filter(&self, filter: &Filter) -> bool {
         let list = |text: &str| serde_json::from_str::<Vec<String>>(text).unwrap_or_default();
         filter.tag.as_ref().is_none_or(|any| list(&self.tags).iter().any(|tag| any.contains(tag)))
             && filter
@@ -104,20 +104,20 @@ impl Brief {
     }
 }
 
-impl Search<'_> {
+impl TicketSearch<'_> {
     /// The number of the first ticket that was created at this moment or later.
-    pub async fn first_since(&self, since: Timestamp) -> Result<Option<i64>> {
+    pub async fn find_first_since(&self, since: Timestamp) -> Result<Option<i64>> {
         self.db.find(FIRST_SINCE, args![TicketId::first_at(since)]).await
     }
 
     /// The numbers of the tickets that the filter names by number or external id; `None` if it names none.
-    pub async fn named(&self) -> Result<Option<Vec<i64>>> {
+    pub async fn find_named_numbers(&self) -> Result<Option<Vec<i64>>> {
         let mut numbers = match (&self.filter.number, &self.filter.external_id) {
             (Some(numbers), _) => numbers.clone(),
             (None, Some(ids)) => {
                 let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
                 let most = ids.len();
-                self.db.select(&Select::new(BY_EXTERNAL_ID).any("external_id", ids).limit(most)).await?
+                self.db.select(&Select::new(BY_EXTERNAL_ID).where_in("external_id", ids).limit(most)).await?
             }
             (None, None) => return Ok(None),
         };
@@ -127,12 +127,12 @@ impl Search<'_> {
     }
 
     /// The terms with these prefixes; `None` if there are too many.
-    pub async fn expand(&self, starts: &[String]) -> Result<Option<Vec<String>>> {
+    pub async fn expand_prefixes(&self, starts: &[String]) -> Result<Option<Vec<String>>> {
         let mut all = Vec::new();
         for start in starts {
-            let most = i64::try_from(EXPANDED_MAX + 1).map_err(Error::internal)?;
-            let terms: Vec<String> = self.db.list(EXPAND, args![start, end_of(start), most]).await?;
-            if terms.len() > EXPANDED_MAX {
+            let most = i64::try_from(PREFIX_TERMS_MAX + 1).map_err(Error::internal)?;
+            let terms: Vec<String> = self.db.list(EXPAND, args![start, prefix_end(start), most]).await?;
+            if terms.len() > PREFIX_TERMS_MAX {
                 return Ok(None);
             }
             all.extend(terms);
@@ -142,36 +142,42 @@ impl Search<'_> {
 
     /// The next keys after a position in an order. Indexes by owner exist only in the order of updates; `rows` keys are read
     /// of each owner.
-    pub async fn along(&self, order: Order, among: &Among, at: Option<Key>, rows: usize) -> Result<Vec<Key>> {
-        Ok(self.along_counted(order, among, at, rows).await?.0)
+    pub async fn walk_index(
+        &self,
+        order: TicketOrder,
+        among: &IndexScope,
+        at: Option<TicketSortKey>,
+        rows: usize,
+    ) -> Result<Vec<TicketSortKey>> {
+        Ok(self.walk_index_counted(order, among, at, rows).await?.0)
     }
 
     /// Like `walk_index`, with the number of index entries that were read.
-    pub async fn along_counted(
+    pub async fn walk_index_counted(
         &self,
-        order: Order,
-        among: &Among,
-        at: Option<Key>,
+        order: TicketOrder,
+        among: &IndexScope,
+        at: Option<TicketSortKey>,
         rows: usize,
-    ) -> Result<(Vec<Key>, usize)> {
+    ) -> Result<(Vec<TicketSortKey>, usize)> {
         let undated = at.is_some_and(|key| key.value.is_none()) && order.by == SortBy::DueAt;
         let since = self.filter.updated_since.map(Timestamp::as_millis);
         let (mut keys, mut entries) = (Vec::new(), 0);
-        let arms = arms(order.by, among, rows, &|| walk(order, at, since, self.above));
+        let arms = index_arms(order.by, among, rows, &|| walk_select(order, at, since, self.above_number));
         if !undated {
-            let inline = arms.len() * rows <= INLINE_MAX;
-            let select = if let [one] = arms.as_slice() { one.clone() } else { Select::union(arms) };
-            keys = self.rows::<Key>(&select, inline).await?;
+            let inline = arms.len() * rows <= INLINE_ENTRIES_MAX;
+            let select = if let [one] = arms.as_slice() { one.clone() } else { Select::union_selects(arms) };
+            keys = self.select_rows::<TicketSortKey>(&select, inline).await?;
             entries = keys.len();
-            keys.sort_by(|a, b| order.compare(*a, *b));
+            keys.sort_by(|a, b| order.compare_keys(*a, *b));
             keys.dedup();
             keys.truncate(rows);
         }
         // Tickets without a due date come last.
         if order.by == SortBy::DueAt && keys.len() < rows {
             let at = at.filter(|_| undated);
-            let select = undated_walk(order, matches!(among, Among::Live), at, rows - keys.len());
-            let rest: Vec<Key> = self.db.select(&select).await?;
+            let select = undated_walk_select(order, matches!(among, IndexScope::Live), at, rows - keys.len());
+            let rest: Vec<TicketSortKey> = self.db.select(&select).await?;
             entries += rest.len();
             keys.extend(rest);
         }
@@ -179,58 +185,74 @@ impl Search<'_> {
     }
 
     /// At most `most` numbers of a set; may contain duplicates.
-    pub async fn members(&self, set: &Set, most: usize) -> Result<Vec<i64>> {
+    pub async fn load_set_numbers(&self, set: &TicketSet, most: usize) -> Result<Vec<i64>> {
         match set {
-            Set::Terms(terms) if terms.is_empty() => Ok(Vec::new()),
-            Set::Terms(terms) => {
-                let select = Select::union_all(TERM_UP, term_arms(terms, self.above, i64::MAX, most)).limit(most);
-                self.rows(&select, most <= INLINE_MAX).await
+            TicketSet::Terms(terms) if terms.is_empty() => Ok(Vec::new()),
+            TicketSet::Terms(terms) => {
+                let select =
+                    Select::union_arms(TERM_UP, term_arms(terms, self.above_number, i64::MAX, most)).limit(most);
+                self.select_rows(&select, most <= INLINE_ENTRIES_MAX).await
             }
-            Set::Starts(starts) => {
+            TicketSet::Prefixes(starts) => {
                 let mut numbers = Vec::new();
                 for start in starts {
                     let limit = most - numbers.len();
-                    let select = Select::new(RANGE).bind(start.as_str()).bind(end_of(start)).bind(limit_of(limit)?);
-                    numbers.extend(self.rows::<i64>(&select, most <= INLINE_MAX).await?);
+                    let select = Select::new(RANGE)
+                        .bind_value(start.as_str())
+                        .bind_value(prefix_end(start))
+                        .bind_value(to_limit(limit)?);
+                    numbers.extend(self.select_rows::<i64>(&select, most <= INLINE_ENTRIES_MAX).await?);
                 }
                 Ok(numbers)
             }
-            Set::Changed(among) => {
-                let updates = Order { by: SortBy::UpdatedAt, descending: false };
+            TicketSet::Changed(among) => {
+                let updates = TicketOrder { by: SortBy::UpdatedAt, descending: false };
                 let since = self.filter.updated_since.map(Timestamp::as_millis);
-                let arms = arms(updates.by, among, most, &|| walk(updates, None, since, self.above));
+                let arms =
+                    index_arms(updates.by, among, most, &|| walk_select(updates, None, since, self.above_number));
                 // Any rows will do, so that many owners read no more than one.
-                let select = if let [one] = arms.as_slice() { one.clone() } else { Select::union(arms).limit(most) };
-                let keys: Vec<Key> = self.rows(&select, most <= INLINE_MAX).await?;
+                let select =
+                    if let [one] = arms.as_slice() { one.clone() } else { Select::union_selects(arms).limit(most) };
+                let keys: Vec<TicketSortKey> = self.select_rows(&select, most <= INLINE_ENTRIES_MAX).await?;
                 Ok(keys.into_iter().map(|key| key.number).collect())
             }
-            Set::Created => {
-                let numbers = Order { by: SortBy::CreatedAt, descending: false };
-                Ok(self.along(numbers, &Among::All, None, most).await?.into_iter().map(|key| key.number).collect())
+            TicketSet::Created => {
+                let numbers = TicketOrder { by: SortBy::CreatedAt, descending: false };
+                Ok(self
+                    .walk_index(numbers, &IndexScope::All, None, most)
+                    .await?
+                    .into_iter()
+                    .map(|key| key.number)
+                    .collect())
             }
         }
     }
 
     /// Runs a query, off the threads that serve requests unless `inline`.
-    async fn rows<T: FromRow + Send + 'static>(&self, select: &Select, inline: bool) -> Result<Vec<T>> {
+    async fn select_rows<T: FromRow + Send + 'static>(&self, select: &Select, inline: bool) -> Result<Vec<T>> {
         if inline { self.db.select(select).await } else { self.db.scan(select).await }
     }
 
     /// Tickets with any of these terms, in the order of numbers, and the number of postings read: `rows` of each term.
-    pub async fn among(&self, terms: &[String], at: Option<Key>, rows: usize) -> Result<(Vec<Key>, usize)> {
+    pub async fn walk_terms(
+        &self,
+        terms: &[String],
+        at: Option<TicketSortKey>,
+        rows: usize,
+    ) -> Result<(Vec<TicketSortKey>, usize)> {
         if terms.is_empty() {
             return Ok((Vec::new(), 0));
         }
         let down = self.order.descending;
         let (above, below) = match (at, down) {
-            (Some(key), true) => (self.above, key.number),
-            (Some(key), false) => (key.number.max(self.above), i64::MAX),
-            (None, _) => (self.above, i64::MAX),
+            (Some(key), true) => (self.above_number, key.number),
+            (Some(key), false) => (key.number.max(self.above_number), i64::MAX),
+            (None, _) => (self.above_number, i64::MAX),
         };
         let arms = term_arms(terms, above, below, rows);
-        let inline = arms.len() * rows <= INLINE_MAX;
-        let select = Select::union_all(if down { TERM_DOWN } else { TERM_UP }, arms);
-        let mut numbers: Vec<i64> = self.rows(&select, inline).await?;
+        let inline = arms.len() * rows <= INLINE_ENTRIES_MAX;
+        let select = Select::union_arms(if down { TERM_DOWN } else { TERM_UP }, arms);
+        let mut numbers: Vec<i64> = self.select_rows(&select, inline).await?;
         let entries = numbers.len();
         numbers.sort_unstable();
         if down {
@@ -238,101 +260,101 @@ impl Search<'_> {
         }
         numbers.dedup();
         numbers.truncate(rows);
-        Ok((numbers.into_iter().map(Key::of).collect(), entries))
+        Ok((numbers.into_iter().map(TicketSortKey::from_number).collect(), entries))
     }
 
     /// Examines these tickets and returns the matching ones with their current sort keys.
-    pub async fn judge(&mut self, keys: &[Key], order: Order) -> Result<Vec<Key>> {
-        self.looked += keys.len();
-        let inline = self.looked <= INLINE_ROWS;
-        let rows: Vec<Brief> = self.rows(&self.brief(keys, order), inline).await?;
-        let wanted = rows.iter().filter(|row| row.matches(self.filter));
-        let changed = |row: &Brief| Tick { at: row.updated_at, sequence: row.sequence };
-        Ok(wanted.map(|row| order.key(row.number, changed(row), row.priority, row.due_at)).collect())
+    pub async fn filter_keys(&mut self, keys: &[TicketSortKey], order: TicketOrder) -> Result<Vec<TicketSortKey>> {
+        self.rows_examined += keys.len();
+        let inline = self.rows_examined <= INLINE_ROWS;
+        let rows: Vec<TicketSummaryRow> = self.select_rows(&self.summary_select(keys, order), inline).await?;
+        let wanted = rows.iter().filter(|row| row.matches_filter(self.filter));
+        let changed = |row: &TicketSummaryRow| Tick { at: row.updated_at, sequence: row.sequence };
+        Ok(wanted.map(|row| order.sort_key(row.number, changed(row), row.priority, row.due_at)).collect())
     }
 
     /// Selects those of these tickets that meet the conditions that SQL can check.
-    fn brief(&self, keys: &[Key], order: Order) -> Select {
+    fn summary_select(&self, keys: &[TicketSortKey], order: TicketOrder) -> Select {
         let filter = self.filter;
         let text = if order.by == SortBy::UpdatedAt { BRIEF_CHANGE } else { BRIEF };
-        let mut select = Select::new(text).any("number", keys.iter().map(|key| key.number));
+        let mut select = Select::new(text).where_in("number", keys.iter().map(|key| key.number));
         if let Some(any) = &filter.status {
             // In COALESCE, so that PostgreSQL does not prefer the index of live tickets to the numbers.
-            select = select.any("COALESCE(status, '')", any.iter().map(|status| status.as_str()));
+            select = select.where_in("COALESCE(status, '')", any.iter().map(|status| status.as_str()));
         }
         if let Some(any) = &filter.priority {
-            select = select.any("priority", any.iter().map(|priority| priority.rank()));
+            select = select.where_in("priority", any.iter().map(|priority| priority.rank()));
         }
         if let Some(any) = &filter.r#type {
-            select = select.any("type", any.iter().map(|kind| kind.as_str()));
+            select = select.where_in("type", any.iter().map(|kind| kind.as_str()));
         }
         if let Some(any) = &filter.assignee_id {
-            select = select.any("COALESCE(assignee_id, 'none')", any.iter().map(ToString::to_string));
+            select = select.where_in("COALESCE(assignee_id, 'none')", any.iter().map(ToString::to_string));
         }
         if let Some(any) = &filter.organization_id {
-            select = select.any("COALESCE(organization_id, 'none')", any.iter().map(ToString::to_string));
+            select = select.where_in("COALESCE(organization_id, 'none')", any.iter().map(ToString::to_string));
         }
         // Without the times: SQLite would prefer their index to the numbers.
         select.limit(keys.len())
     }
 
     /// The current tickets of a page. A ticket that has changed and no longer matches is left out.
-    pub async fn read(&self, keys: &[Key]) -> Result<Vec<Ticket>> {
-        let select = Select::new(FULL).any("number", keys.iter().map(|key| key.number)).limit(keys.len());
+    pub async fn load_tickets(&self, keys: &[TicketSortKey]) -> Result<Vec<Ticket>> {
+        let select = Select::new(FULL).where_in("number", keys.iter().map(|key| key.number)).limit(keys.len());
         let rows: Vec<StoredTicket> = self.db.select(&select).await?;
-        let now = self.db.world().now();
+        let now = self.db.env().now();
         let mut stored: HashMap<i64, StoredTicket> = rows.into_iter().map(|row| (row.number(), row)).collect();
         let found = keys.iter().filter_map(|key| {
             let row = stored.remove(&key.number)?;
-            let moved = self.order.follows() && self.order.key_of(&row) != *key;
-            (!moved && self.filter.matches(&row.ticket)).then(|| row.at(now))
+            let moved = self.order.follows_updates() && self.order.sort_key_of(&row) != *key;
+            (!moved && self.filter.matches_ticket(&row.ticket)).then(|| row.into_ticket_at(now))
         });
         Ok(found.collect())
     }
 }
 
 /// The index of an order and scope. The order of numbers is that of the table itself.
-fn index(by: SortBy, among: &Among) -> Option<&'static str> {
+fn index_name(by: SortBy, among: &IndexScope) -> Option<&'static str> {
     Some(match (by, among) {
         (SortBy::CreatedAt, _) => return None,
-        (_, Among::Owners(owners)) if owners.column == "organization_id" => "tickets_by_organization",
-        (_, Among::Owners(_)) => "tickets_by_assignee",
-        (SortBy::UpdatedAt, Among::All) => "tickets_by_update",
-        (SortBy::UpdatedAt, Among::Live) => "tickets_live_by_update",
-        (SortBy::Priority, Among::All) => "tickets_by_priority",
-        (SortBy::Priority, Among::Live) => "tickets_live_by_priority",
-        (SortBy::DueAt, Among::All) => "tickets_by_due_date",
-        (SortBy::DueAt, Among::Live) => "tickets_live_by_due_date",
+        (_, IndexScope::Owners(owners)) if owners.column == "organization_id" => "tickets_by_organization",
+        (_, IndexScope::Owners(_)) => "tickets_by_assignee",
+        (SortBy::UpdatedAt, IndexScope::All) => "tickets_by_update",
+        (SortBy::UpdatedAt, IndexScope::Live) => "tickets_live_by_update",
+        (SortBy::Priority, IndexScope::All) => "tickets_by_priority",
+        (SortBy::Priority, IndexScope::Live) => "tickets_live_by_priority",
+        (SortBy::DueAt, IndexScope::All) => "tickets_by_due_date",
+        (SortBy::DueAt, IndexScope::Live) => "tickets_live_by_due_date",
     })
 }
 
 /// The arms of a walk: one, or one for each owner.
-fn arms(by: SortBy, among: &Among, rows: usize, walk: &dyn Fn() -> Select) -> Vec<Select> {
-    let along = || index(by, among).into_iter().fold(walk().limit(rows), Select::along);
-    let Among::Owners(Owners { column, ids, .. }) = among else {
-        return vec![if matches!(among, Among::Live) { along().raw(LIVE, []) } else { along() }];
+fn index_arms(by: SortBy, among: &IndexScope, rows: usize, walk: &dyn Fn() -> Select) -> Vec<Select> {
+    let along = || index_name(by, among).into_iter().fold(walk().limit(rows), Select::use_index);
+    let IndexScope::Owners(TicketOwners { column, ids, .. }) = among else {
+        return vec![if matches!(among, IndexScope::Live) { along().append_sql(LIVE, []) } else { along() }];
     };
     // Compared twice, so that PostgreSQL does not rate the index of the whole tenant as equally good.
-    let of = |id: &str| along().compare(column, Compare::Equal, id).compare(column, Compare::AtLeast, id);
+    let of = |id: &str| along().where_compare(column, Compare::Equal, id).where_compare(column, Compare::AtLeast, id);
     let mut arms: Vec<Select> = ids.iter().flatten().map(|id| of(id)).collect();
     if !arms.is_empty() {
         // Arms that find nothing pad to a power of two, so that there are few distinct statements.
         arms.resize_with(arms.len().next_power_of_two(), || of(""));
     }
     if ids.contains(&None) {
-        arms.push(along().absent(column).led_by(column));
+        arms.push(along().where_null(column).lead_order_by(column));
     }
     arms
 }
 
-fn direction(order: Order) -> Direction {
-    if order.descending { Direction::Descending } else { Direction::Ascending }
+fn sort_direction(order: TicketOrder) -> SortDirection {
+    if order.descending { SortDirection::Descending } else { SortDirection::Ascending }
 }
 
 /// Selects along the index of an order, from its start or after a position.
-fn walk(order: Order, at: Option<Key>, since: Option<i64>, above: i64) -> Select {
+fn walk_select(order: TicketOrder, at: Option<TicketSortKey>, since: Option<i64>, above: i64) -> Select {
     let edge = if order.descending { i64::MAX } else { i64::MIN };
-    let at = at.unwrap_or(Key { value: Some(edge), sequence: edge, number: edge });
+    let at = at.unwrap_or(TicketSortKey { value: Some(edge), sequence: edge, number: edge });
     let value = at.value.unwrap_or(edge);
     let (text, fields, mut place): (_, &[&'static str], _) = match order.by {
         SortBy::CreatedAt => (NUMBERS, &["number"], vec![at.number]),
@@ -348,25 +370,27 @@ fn walk(order: Order, at: Option<Key>, since: Option<i64>, above: i64) -> Select
         SortBy::Priority | SortBy::DueAt => None,
     };
     match bound {
-        Some(bound) if order.descending => select = select.compare(first, Compare::Above, bound[0]),
+        Some(bound) if order.descending => select = select.where_compare(first, Compare::Above, bound[0]),
         Some(bound) => place = place.max(bound),
         None => {}
     }
-    select.after(fields, direction(order), place.into_iter().map(Value::Int).collect()).order(fields, direction(order))
+    select
+        .seek_after(fields, sort_direction(order), place.into_iter().map(Value::Int).collect())
+        .order_by(fields, sort_direction(order))
 }
 
 /// Selects tickets without a due date, in the order of numbers.
-fn undated_walk(order: Order, live: bool, at: Option<Key>, rows: usize) -> Select {
+fn undated_walk_select(order: TicketOrder, live: bool, at: Option<TicketSortKey>, rows: usize) -> Select {
     let edge = if order.descending { i64::MAX } else { i64::MIN };
     let number = Value::Int(at.map_or(edge, |key| key.number));
-    let select = Select::new(DATES).absent("due_at").after(&["number"], direction(order), vec![number]);
-    let select = if live { select.raw(LIVE, []) } else { select };
-    let among = if live { Among::Live } else { Among::All };
-    let select = index(SortBy::DueAt, &among).into_iter().fold(select, Select::along);
-    select.order(&["number"], direction(order)).led_by("due_at").limit(rows)
+    let select = Select::new(DATES).where_null("due_at").seek_after(&["number"], sort_direction(order), vec![number]);
+    let select = if live { select.append_sql(LIVE, []) } else { select };
+    let among = if live { IndexScope::Live } else { IndexScope::All };
+    let select = index_name(SortBy::DueAt, &among).into_iter().fold(select, Select::use_index);
+    select.order_by(&["number"], sort_direction(order)).lead_order_by("due_at").limit(rows)
 }
 
-fn limit_of(rows: usize) -> Result<i64> {
+fn to_limit(rows: usize) -> Result<i64> {
     i64::try_from(rows).map_err(Error::internal)
 }
 
@@ -379,31 +403,34 @@ fn term_arms(terms: &[String], above: i64, below: i64, rows: usize) -> Vec<Vec<V
 }
 
 /// Every walk with its index, for the test that checks the query plans of both engines.
-pub fn walks() -> Vec<(Option<&'static str>, Select)> {
-    let owners = |column| Among::Owners(Owners { column, ids: vec![Some("org_".to_owned()), None], terms: Vec::new() });
-    let at = Key { value: Some(1), sequence: 1, number: 1 };
+pub fn all_walks() -> Vec<(Option<&'static str>, Select)> {
+    let owners = |column| {
+        IndexScope::Owners(TicketOwners { column, ids: vec![Some("org_".to_owned()), None], terms: Vec::new() })
+    };
+    let at = TicketSortKey { value: Some(1), sequence: 1, number: 1 };
     let mut all = Vec::new();
     for descending in [false, true] {
-        let mut add = |by, among: Among| {
-            let arms = arms(by, &among, 50, &|| walk(Order { by, descending }, Some(at), Some(0), 0));
-            all.extend(arms.into_iter().map(|arm| (index(by, &among), arm)));
+        let mut add = |by, among: IndexScope| {
+            let arms =
+                index_arms(by, &among, 50, &|| walk_select(TicketOrder { by, descending }, Some(at), Some(0), 0));
+            all.extend(arms.into_iter().map(|arm| (index_name(by, &among), arm)));
         };
         add(SortBy::UpdatedAt, owners("organization_id"));
         add(SortBy::UpdatedAt, owners("assignee_id"));
-        add(SortBy::CreatedAt, Among::All);
+        add(SortBy::CreatedAt, IndexScope::All);
         for by in [SortBy::UpdatedAt, SortBy::Priority, SortBy::DueAt] {
-            add(by, Among::All);
-            add(by, Among::Live);
+            add(by, IndexScope::All);
+            add(by, IndexScope::Live);
         }
-        let dates = Order { by: SortBy::DueAt, descending };
-        for (live, among) in [(false, Among::All), (true, Among::Live)] {
-            all.push((index(dates.by, &among), undated_walk(dates, live, Some(at), 50)));
+        let dates = TicketOrder { by: SortBy::DueAt, descending };
+        for (live, among) in [(false, IndexScope::All), (true, IndexScope::Live)] {
+            all.push((index_name(dates.by, &among), undated_walk_select(dates, live, Some(at), 50)));
         }
     }
     all
 }
 
 /// An exclusive upper bound of all texts with this prefix.
-fn end_of(start: &str) -> String {
+fn prefix_end(start: &str) -> String {
     format!("{start}{}", char::MAX)
 }

@@ -6,8 +6,8 @@ pub mod store;
 use kernel::base::{Error, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Priority, SlaState, Status};
-use hours::{Hours, minutes_ms};
+use super::{Priority, SlaState, TicketStatus};
+use hours::{BusinessHours, minutes_ms};
 
 /// The longest target: a year.
 pub const MINUTES_MAX: i64 = 366 * 24 * 60;
@@ -16,7 +16,7 @@ const RISK_PERCENT: i64 = 80;
 
 /// The targets for tickets of one priority. A ticket keeps a copy of its policy, also when the policy is changed later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Policy {
+pub struct SlaPolicy {
     pub first_response_minutes: i64,
     pub resolution_minutes: i64,
     pub hours: Option<String>,
@@ -28,12 +28,12 @@ pub struct Policy {
 pub struct PriorityPolicy {
     pub priority: Priority,
     #[serde(flatten)]
-    pub policy: Policy,
+    pub policy: SlaPolicy,
 }
 
-impl Policy {
+impl SlaPolicy {
     /// Returns the policy if its minutes and hours are valid.
-    pub fn check(self) -> Result<Self> {
+    pub fn into_checked(self) -> Result<Self> {
         for (pointer, minutes) in
             [("/first_response_minutes", self.first_response_minutes), ("/resolution_minutes", self.resolution_minutes)]
         {
@@ -42,21 +42,21 @@ impl Policy {
             }
         }
         let refused = |detail: String| Error::invalid("/hours", "invalid_hours", detail);
-        let hours = Hours::parse(self.hours.as_deref(), self.timezone.as_deref()).map_err(refused)?;
+        let hours = BusinessHours::parse(self.hours.as_deref(), self.timezone.as_deref()).map_err(refused)?;
         if !hours.can_hold(self.first_response_minutes.max(self.resolution_minutes)) {
             return Err(refused("are so few that it would take more than ten years".to_owned()));
         }
         Ok(self)
     }
 
-    fn calendar(&self) -> Result<Hours> {
-        Hours::parse(self.hours.as_deref(), self.timezone.as_deref()).map_err(Error::internal)
+    fn business_hours(&self) -> Result<BusinessHours> {
+        BusinessHours::parse(self.hours.as_deref(), self.timezone.as_deref()).map_err(Error::internal)
     }
 }
 
 /// When a target is due, and from when on it is at risk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadline {
+pub struct SlaDeadline {
     pub due_at: Timestamp,
     pub risk_at: Timestamp,
 }
@@ -66,31 +66,31 @@ const PAUSES_MAX: usize = 100;
 
 /// How much time counted until a moment, in the business hours of the policy at that time; without a policy, day and night.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountedTime {
     pub until: Timestamp,
     pub ms: i64,
 }
 
 /// The SLA clock of a ticket. The deadlines follow from the policy, the creation time and the pauses.
 #[derive(Clone, Debug)]
-pub struct Clock {
+pub struct SlaClock {
     pub created_at: Timestamp,
-    pub policy: Option<Policy>,
-    pub first_response: Option<Deadline>,
-    pub resolution: Option<Deadline>,
+    pub policy: Option<SlaPolicy>,
+    pub first_response: Option<SlaDeadline>,
+    pub resolution: Option<SlaDeadline>,
     pub first_responded_at: Option<Timestamp>,
     /// When the current pause began.
     pub paused_at: Option<Timestamp>,
     /// The time that counted before `pauses`; `None` while `pauses` has all of them.
-    pub counted: Option<Counted>,
+    pub counted: Option<CountedTime>,
     /// Ended pauses, oldest first.
     pub pauses: Vec<(Timestamp, Timestamp)>,
 }
 
-impl Clock {
+impl SlaClock {
     /// The clock of a new ticket.
-    pub fn start(policy: Option<Policy>, created_at: Timestamp) -> Result<Self> {
-        let mut clock = Clock {
+    pub fn for_new_ticket(policy: Option<SlaPolicy>, created_at: Timestamp) -> Result<Self> {
+        let mut clock = SlaClock {
             created_at,
             policy: None,
             first_response: None,
@@ -100,30 +100,30 @@ impl Clock {
             counted: None,
             pauses: Vec::new(),
         };
-        clock.promise(policy)?;
+        clock.set_policy(policy)?;
         Ok(clock)
     }
 
     /// Sets the policy as if it had applied from the start. Time that was counted already stays counted, and so does the
     /// deadline of a first response that was given.
-    pub fn promise(&mut self, policy: Option<Policy>) -> Result<()> {
+    pub fn set_policy(&mut self, policy: Option<SlaPolicy>) -> Result<()> {
         self.policy = policy;
         self.resolution = None;
         if self.first_responded_at.is_none() {
             self.first_response = None;
         }
-        self.set()
+        self.update_deadlines()
     }
 
     /// Pauses or resumes the clock for a new status. Resuming moves the deadlines.
-    pub fn turn(&mut self, to: Status, now: Timestamp) -> Result<()> {
+    pub fn apply_status(&mut self, to: TicketStatus, now: Timestamp) -> Result<()> {
         match (self.paused_at, to.stops_the_clock()) {
             (None, true) => self.paused_at = Some(now),
             (Some(paused_at), false) => {
                 self.paused_at = None;
                 self.pauses.push((paused_at, now));
-                self.add_up()?;
-                self.set()?;
+                self.fold_oldest_pauses()?;
+                self.update_deadlines()?;
             }
             _ => {}
         }
@@ -131,20 +131,20 @@ impl Clock {
     }
 
     /// Records the first response, which may come during a pause.
-    pub fn respond(&mut self, now: Timestamp) -> Result<()> {
+    pub fn record_response(&mut self, now: Timestamp) -> Result<()> {
         if self.first_responded_at.is_some() {
             return Ok(());
         }
         self.first_responded_at = Some(now);
         if let Some(policy) = &self.policy {
-            self.first_response = Some(self.response_deadline(policy, &policy.calendar()?));
+            self.first_response = Some(self.response_deadline(policy, &policy.business_hours()?));
         }
-        self.set()
+        self.update_deadlines()
     }
 
     /// Clamps creation, pauses and response to `now`, and recomputes the deadlines if that changes them. Counted time that
     /// reaches into the future cannot be split, and is dropped.
-    pub fn bring_back(&mut self, now: Timestamp) -> Result<()> {
+    pub fn clamp_future_timestamps(&mut self, now: Timestamp) -> Result<()> {
         let ended = self.pauses.last().map(|(_, until)| *until);
         let added_up = self.counted.map(|counted| counted.until);
         let moments = [Some(self.created_at), self.paused_at, ended, added_up];
@@ -161,27 +161,28 @@ impl Clock {
         // The deadline of a response that was given by now stays.
         self.first_response = self.first_response.filter(|_| responded_then);
         let policy = self.policy.take();
-        self.promise(policy)
+        self.set_policy(policy)
     }
 
     /// Folds the oldest of too many pauses into the counted time.
-    fn add_up(&mut self) -> Result<()> {
-        let calendar = self.policy.as_ref().map_or(Ok(Hours::Always), Policy::calendar)?;
+    fn fold_oldest_pauses(&mut self) -> Result<()> {
+        let calendar = self.policy.as_ref().map_or(Ok(BusinessHours::Always), SlaPolicy::business_hours)?;
         while self.pauses.len() > PAUSES_MAX {
             let (from, until) = self.pauses.remove(0);
             let (start, ms) = self.counted.map_or((self.created_at, 0), |counted| (counted.until, counted.ms));
-            self.counted = Some(Counted { until, ms: ms + calendar.between(start, from) });
+            self.counted = Some(CountedTime { until, ms: ms + calendar.counted_ms_between(start, from) });
         }
         Ok(())
     }
 
-    fn set(&mut self) -> Result<()> {
+    fn update_deadlines(&mut self) -> Result<()> {
         let Some(policy) = &self.policy else {
             (self.first_response, self.resolution) = (None, None);
             return Ok(());
         };
-        let calendar = policy.calendar()?;
-        self.resolution = Some(self.deadline(&calendar, policy.resolution_minutes, self.resolution, &self.pauses));
+        let calendar = policy.business_hours()?;
+        self.resolution =
+            Some(self.compute_deadline(&calendar, policy.resolution_minutes, self.resolution, &self.pauses));
         if self.first_responded_at.is_none() || self.first_response.is_none() {
             self.first_response = Some(self.response_deadline(policy, &calendar));
         }
@@ -189,9 +190,9 @@ impl Clock {
     }
 
     /// The deadline of the first response.
-    fn response_deadline(&self, policy: &Policy, calendar: &Hours) -> Deadline {
+    fn response_deadline(&self, policy: &SlaPolicy, calendar: &BusinessHours) -> SlaDeadline {
         let pauses = self.pauses_until(self.first_responded_at);
-        self.deadline(calendar, policy.first_response_minutes, self.first_response, &pauses)
+        self.compute_deadline(calendar, policy.first_response_minutes, self.first_response, &pauses)
     }
 
     /// The pauses before a moment, including the current one if it began before it.
@@ -204,41 +205,41 @@ impl Clock {
 
     /// When so many minutes of business hours have passed outside of pauses. A deadline within the counted time keeps its
     /// known value, because later pauses do not move it.
-    fn deadline(
+    fn compute_deadline(
         &self,
-        calendar: &Hours,
+        calendar: &BusinessHours,
         minutes: i64,
-        known: Option<Deadline>,
+        known: Option<SlaDeadline>,
         pauses: &[(Timestamp, Timestamp)],
-    ) -> Deadline {
+    ) -> SlaDeadline {
         let moment = |ms: i64, known: Option<Timestamp>| {
             let (mut at, mut left) = (self.created_at, ms);
             if let Some(counted) = self.counted {
                 if ms <= counted.ms {
-                    return known.unwrap_or_else(|| calendar.after(self.created_at, ms).min(counted.until));
+                    return known.unwrap_or_else(|| calendar.moment_after(self.created_at, ms).min(counted.until));
                 }
                 (at, left) = (counted.until, ms - counted.ms);
             }
             for (from, until) in pauses {
-                let running = calendar.between(at, *from);
+                let running = calendar.counted_ms_between(at, *from);
                 if left <= running {
                     break;
                 }
                 left -= running;
                 at = at.max(*until);
             }
-            calendar.after(at, left)
+            calendar.moment_after(at, left)
         };
         let (total, due_at, risk_at) = (minutes_ms(minutes), known.map(|at| at.due_at), known.map(|at| at.risk_at));
-        Deadline { due_at: moment(total, due_at), risk_at: moment(total / 100 * RISK_PERCENT, risk_at) }
+        SlaDeadline { due_at: moment(total, due_at), risk_at: moment(total / 100 * RISK_PERCENT, risk_at) }
     }
 
     /// The SLA state at a moment.
-    pub fn state(&self, status: Status, now: Timestamp) -> SlaState {
+    pub fn state_at(&self, status: TicketStatus, now: Timestamp) -> SlaState {
         let at = self.paused_at.unwrap_or(now);
         let responded_at = self.first_responded_at.unwrap_or(at);
-        let late = |deadline: Option<Deadline>, at: Timestamp| deadline.is_some_and(|deadline| at > deadline.due_at);
-        let risky = |deadline: Option<Deadline>| deadline.is_some_and(|deadline| at > deadline.risk_at);
+        let late = |deadline: Option<SlaDeadline>, at: Timestamp| deadline.is_some_and(|deadline| at > deadline.due_at);
+        let risky = |deadline: Option<SlaDeadline>| deadline.is_some_and(|deadline| at > deadline.risk_at);
         if self.first_response.is_none() && self.resolution.is_none() {
             SlaState::None
         } else if late(self.first_response, responded_at) || late(self.resolution, at) {

@@ -1,13 +1,13 @@
 //! SQL of SLA policies, which the operator sets at the command line.
 
 use kernel::args;
-use kernel::audit::{self, Changes, Entry};
+use kernel::audit::{self, AuditChanges, NewAuditEntry};
 use kernel::base::{Error, Result, Word};
-use kernel::store::{Ahead, Db, FromRow, Row, Tx};
+use kernel::store::{Db, FromRow, PendingRows, Row, Tx};
 use serde_json::json;
 
 use super::super::Priority;
-use super::{Policy, PriorityPolicy};
+use super::{PriorityPolicy, SlaPolicy};
 
 kernel::statements! {
     FIND = "SELECT first_response_minutes, resolution_minutes, hours, timezone FROM sla_targets
@@ -21,9 +21,9 @@ kernel::statements! {
     DELETE = "DELETE FROM sla_targets WHERE tenant_id = $1 AND priority = $2";
 }
 
-impl FromRow for Policy {
+impl FromRow for SlaPolicy {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(Policy {
+        Ok(SlaPolicy {
             first_response_minutes: row.get(0)?,
             resolution_minutes: row.get(1)?,
             hours: row.get(2)?,
@@ -34,30 +34,30 @@ impl FromRow for Policy {
 
 impl FromRow for PriorityPolicy {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(PriorityPolicy { priority: Priority::from_rank(row.get(4)?)?, policy: Policy::from_row(row)? })
+        Ok(PriorityPolicy { priority: Priority::from_rank(row.get(4)?)?, policy: SlaPolicy::from_row(row)? })
     }
 }
 
-pub async fn find(tx: &mut Tx, priority: Priority) -> Result<Option<Policy>> {
+pub async fn find_policy(tx: &mut Tx, priority: Priority) -> Result<Option<SlaPolicy>> {
     tx.find(FIND, args![priority.rank()]).await
 }
 
 /// Sends the query without waiting for its rows.
-pub async fn ask(tx: &mut Tx, priority: Priority) -> Result<Ahead<Policy>> {
-    tx.ask(FIND, vec![priority.rank().into()]).await
+pub async fn send_policy_query(tx: &mut Tx, priority: Priority) -> Result<PendingRows<SlaPolicy>> {
+    tx.send_query(FIND, vec![priority.rank().into()]).await
 }
 
-pub async fn list(db: &Db) -> Result<Vec<PriorityPolicy>> {
+pub async fn list_policies(db: &Db) -> Result<Vec<PriorityPolicy>> {
     db.list(LIST, args![]).await
 }
 
 /// Applies to tickets that are created, or get this priority, from now on.
-pub async fn set(db: &Db, target: PriorityPolicy) -> Result<PriorityPolicy> {
+pub async fn set_policy(db: &Db, target: PriorityPolicy) -> Result<PriorityPolicy> {
     let PriorityPolicy { priority, policy } = target;
-    let policy = policy.check()?;
+    let policy = policy.into_checked()?;
     db.write(async move |tx| {
         let now = tx.tick().await?.at;
-        let old = find(tx, priority).await?;
+        let old = find_policy(tx, priority).await?;
         let new = policy.clone();
         tx.exec(
             SET,
@@ -71,34 +71,34 @@ pub async fn set(db: &Db, target: PriorityPolicy) -> Result<PriorityPolicy> {
             ],
         )
         .await?;
-        note(tx, "sla.set", priority, old.as_ref(), Some(&new)).await?;
+        record_audit(tx, "sla.set", priority, old.as_ref(), Some(&new)).await?;
         Ok(PriorityPolicy { priority, policy: new })
     })
     .await
 }
 
 /// Existing tickets keep their copy of the policy.
-pub async fn delete(db: &Db, priority: Priority) -> Result<()> {
+pub async fn delete_policy(db: &Db, priority: Priority) -> Result<()> {
     db.write(async move |tx| {
         tx.tick().await?;
-        let old = find(tx, priority)
+        let old = find_policy(tx, priority)
             .await?
             .ok_or_else(|| Error::conflict(format!("Nothing is promised for the priority {}.", priority.as_str())))?;
         tx.exec(DELETE, args![priority.rank()]).await?;
-        note(tx, "sla.delete", priority, Some(&old), None).await
+        record_audit(tx, "sla.delete", priority, Some(&old), None).await
     })
     .await
 }
 
-async fn note(
+async fn record_audit(
     tx: &mut Tx,
     action: &'static str,
     priority: Priority,
-    old: Option<&Policy>,
-    new: Option<&Policy>,
+    old: Option<&SlaPolicy>,
+    new: Option<&SlaPolicy>,
 ) -> Result<()> {
-    let mut changes = Changes::default();
-    changes.add(priority.as_str(), json!(old), json!(new));
+    let mut changes = AuditChanges::default();
+    changes.add_if_changed(priority.as_str(), json!(old), json!(new));
     let tenant = tx.tenant_id().map(|id| id.to_string()).unwrap_or_default();
-    audit::record(tx, Entry::new(action, "tenant", tenant).changes(changes)).await
+    audit::record_entry(tx, NewAuditEntry::new(action, "tenant", tenant).with_changes(changes)).await
 }

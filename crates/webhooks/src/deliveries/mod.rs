@@ -8,7 +8,7 @@ pub mod routes;
 pub mod store;
 
 use kernel::base::{EventId, Id, Identified, Timestamp};
-use kernel::http::{Fields, FromBody};
+use kernel::http::{BodyFields, FromBody};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -25,7 +25,7 @@ pub const RESPONSE_BYTES_KEPT: usize = 4 << 10;
 
 kernel::words! {
     #[schema(as = DeliveryStatus)]
-    pub enum Status {
+    pub enum DeliveryStatus {
         /// Waits for its first or next attempt.
         Pending "pending",
         /// An attempt is under way.
@@ -59,7 +59,7 @@ pub struct Delivery {
     #[schema(value_type = String)]
     pub event_id: EventId,
     pub event_type: String,
-    pub status: Status,
+    pub status: DeliveryStatus,
     /// Why it was not sent: `disabled`, `auto_disabled` or `deleted` (the endpoint), or `expired` (the payload).
     #[schema(required)]
     pub skipped_reason: Option<String>,
@@ -71,7 +71,7 @@ pub struct Delivery {
     #[schema(value_type = Option<String>, format = DateTime, required)]
     pub next_attempt_at: Option<Timestamp>,
     /// Oldest first; the last 100 of them.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<DeliveryAttempt>,
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
 }
@@ -79,7 +79,7 @@ pub struct Delivery {
 /// One request to an endpoint.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = DeliveryAttempt)]
-pub struct Attempt {
+pub struct DeliveryAttempt {
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     #[schema(required)]
@@ -95,13 +95,13 @@ pub struct Attempt {
     #[schema(required)]
     pub address: Option<String>,
     pub duration_ms: i64,
-    pub timings: Timings,
+    pub timings: DeliveryTimings,
 }
 
 /// Milliseconds since the start of the attempt's parts; null where a connection was used again.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(as = DeliveryTimings)]
-pub struct Timings {
+pub struct DeliveryTimings {
     #[schema(required)]
     pub resolve_ms: Option<i64>,
     #[schema(required)]
@@ -114,36 +114,36 @@ pub struct Timings {
 
 /// The body of POST.
 #[derive(Clone, Copy, Debug)]
-pub enum Action {
+pub enum DeliveryAction {
     Resend(DeliveryId),
     Recover { webhook: WebhookId, since: Timestamp, until: Option<Timestamp> },
     Test(WebhookId),
 }
 
-impl FromBody for Action {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
+impl FromBody for DeliveryAction {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
         let known = ["resend", "recover", "test"];
-        let action = fields.required("action", |field| {
-            field.parsed("unknown_action", |text| {
+        let action = fields.read_required("action", |field| {
+            field.read_parsed("unknown_action", |text| {
                 let found = known.into_iter().find(|known| *known == text);
                 found.ok_or_else(|| format!("must be one of {}", known.join(", ")))
             })
         });
         match action? {
-            "resend" => fields.required("delivery_id", |field| field.id()).map(Action::Resend),
+            "resend" => fields.read_required("delivery_id", |field| field.read_id()).map(DeliveryAction::Resend),
             "recover" => {
-                let webhook = fields.required("webhook_id", |field| field.id());
-                let since = fields.required("since", |field| field.time());
-                let until = fields.optional("until", |field| field.time());
+                let webhook = fields.read_required("webhook_id", |field| field.read_id());
+                let since = fields.read_required("since", |field| field.read_time());
+                let until = fields.read_optional("until", |field| field.read_time());
                 if let (Some(since), Some(Some(until))) = (since, until)
                     && until <= since
                 {
-                    fields.report("until", "out_of_range", "must be after since");
+                    fields.report_field("until", "out_of_range", "must be after since");
                     return None;
                 }
-                Some(Action::Recover { webhook: webhook?, since: since?, until: until? })
+                Some(DeliveryAction::Recover { webhook: webhook?, since: since?, until: until? })
             }
-            _ => fields.required("webhook_id", |field| field.id()).map(Action::Test),
+            _ => fields.read_required("webhook_id", |field| field.read_id()).map(DeliveryAction::Test),
         }
     }
 }
@@ -153,7 +153,7 @@ impl FromBody for Action {
 #[schema(as = ResendAction, example = json!({"action": "resend", "delivery_id": "dlv_01jd8z6v2mfkpb7h3q9xw50000"}))]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "the document's description of what DeliveryAction::from_fields reads")]
-pub struct Resend {
+pub struct ResendAction {
     #[schema(pattern = "^resend$")]
     action: String,
     delivery_id: String,
@@ -166,7 +166,7 @@ pub struct Resend {
 }))]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "the document's description of what DeliveryAction::from_fields reads")]
-pub struct Recover {
+pub struct RecoverAction {
     #[schema(pattern = "^recover$")]
     action: String,
     webhook_id: String,
@@ -183,7 +183,7 @@ pub struct Recover {
 #[schema(as = TestAction, example = json!({"action": "test", "webhook_id": "wh_01jd8z6v2mfkpb7h3q9xw5t4ra"}))]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "the document's description of what DeliveryAction::from_fields reads")]
-pub struct Test {
+pub struct TestAction {
     #[schema(pattern = "^test$")]
     action: String,
     webhook_id: String,

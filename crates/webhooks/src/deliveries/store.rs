@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 
 use kernel::args;
-use kernel::audit::{self, Entry};
+use kernel::audit::{self, NewAuditEntry};
 use kernel::auth::Rights;
 use kernel::base::{Error, EventId, RecordId, Result, TenantId, Timestamp, Word};
 use kernel::events;
-use kernel::jobs::lanes::{self, Lane};
+use kernel::jobs::lanes::{self, LeasedLane};
 use kernel::store::{Db, FromRow, Row, Select, Tx, Value};
 
-use super::super::follow::store::ITSELF;
-use super::super::{Recovery, Status as WebhookStatus, WEBHOOK_LANE, WEBHOOK_TEST, WebhookId, store as webhooks};
-use super::{Attempt, Delivery, DeliveryId, Status};
+use super::super::follow::store::SINGLE_ENDPOINT;
+use super::super::{WEBHOOK_LANE, WEBHOOK_TEST, WebhookId, WebhookRecovery, WebhookStatus, store as webhooks};
+use super::{Delivery, DeliveryAttempt, DeliveryId, DeliveryStatus};
 use feature_kit::subscription::{check_subscription, is_for_one_endpoint, matching_patterns};
 
 kernel::columns! {
@@ -117,7 +117,7 @@ impl FromRow for StoredDelivery {
             webhook_id: row.get(AT.webhook_id)?,
             event_id: row.get(AT.event_id)?,
             event_type: row.get(AT.event_type)?,
-            status: Status::stored(&row.get::<String>(AT.status)?)?,
+            status: DeliveryStatus::from_stored(&row.get::<String>(AT.status)?)?,
             skipped_reason: row.get(AT.skipped_reason)?,
             waiting_for: None,
             next_attempt_at: row.get(AT.next_attempt_at)?,
@@ -136,9 +136,9 @@ impl FromRow for StoredDelivery {
 
 impl StoredDelivery {
     /// The delivery as shown at `now`, with the reason why it is not sent yet.
-    fn at(mut self, now: Timestamp) -> Delivery {
+    fn into_delivery(mut self, now: Timestamp) -> Delivery {
         let record = &mut self.record;
-        if record.status != Status::Pending {
+        if record.status != DeliveryStatus::Pending {
             record.next_attempt_at = None;
             return self.record;
         }
@@ -160,13 +160,13 @@ impl StoredDelivery {
 struct StoredAttempt {
     delivery_id: DeliveryId,
     number: i64,
-    attempt: Attempt,
+    attempt: DeliveryAttempt,
 }
 
 impl FromRow for StoredAttempt {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: AttemptColumns<usize> = AttemptColumns::AT;
-        let attempt = Attempt {
+        let attempt = DeliveryAttempt {
             at: row.get(AT.at)?,
             status_code: row.get(AT.status_code)?,
             error: row.get(AT.error)?,
@@ -180,73 +180,73 @@ impl FromRow for StoredAttempt {
 }
 
 /// The lowest (`'0'`) or highest (`'z'`) id that a delivery of this event can have.
-pub(super) fn bound(event: EventId, digit: char) -> String {
+pub(super) fn delivery_id_bound(event: EventId, digit: char) -> String {
     let text = event.to_string();
     let shared = text.strip_prefix(EventId::PREFIX).and_then(|rest| rest.get(..rest.len() - 4)).unwrap_or_default();
     format!("{}{shared}{}", DeliveryId::PREFIX, String::from(digit).repeat(4))
 }
 
-pub async fn get(db: &Db, id: DeliveryId) -> Result<Delivery> {
-    let found = vec![db.one::<StoredDelivery>(GET, args![id]).await?];
-    complete(db, found).await?.pop().ok_or_else(Error::not_found)
+pub async fn get_delivery(db: &Db, id: DeliveryId) -> Result<Delivery> {
+    let found = vec![db.get_one::<StoredDelivery>(GET, args![id]).await?];
+    attach_attempts(db, found).await?.pop().ok_or_else(Error::not_found)
 }
 
 /// How many attempts of one delivery are shown. A schedule has ten; a delivery that is resent often has more.
 pub const ATTEMPTS_SHOWN: usize = 100;
 
 /// Loads the attempts of these deliveries.
-pub(super) async fn complete(db: &Db, found: Vec<StoredDelivery>) -> Result<Vec<Delivery>> {
-    let attempts = match attempts_of(&found) {
+pub(super) async fn attach_attempts(db: &Db, found: Vec<StoredDelivery>) -> Result<Vec<Delivery>> {
+    let attempts = match attempts_query(&found) {
         Some(select) => db.select(&select).await?,
         None => Vec::new(),
     };
-    Ok(filed(found, attempts, db.world().now()))
+    Ok(assemble_deliveries(found, attempts, db.env().now()))
 }
 
 /// Selects the newest attempts of each delivery; `None` when none has been attempted.
-fn attempts_of(found: &[StoredDelivery]) -> Option<Select> {
+fn attempts_query(found: &[StoredDelivery]) -> Option<Select> {
     let arm = |id: DeliveryId, rows: usize| vec![id.into(), Value::Int(rows as i64)];
     let tried: Vec<DeliveryId> = found.iter().filter(|one| one.attempts > 0).map(|one| one.record.id).collect();
     let mut arms: Vec<Vec<Value>> = tried.iter().map(|id| arm(*id, ATTEMPTS_SHOWN)).collect();
     // Padding to a power of two with arms that find nothing keeps the number of distinct statements small.
     arms.resize(tried.len().next_power_of_two(), arm(*tried.first()?, 0));
-    Some(Select::union_all(ATTEMPTS, arms))
+    Some(Select::union_arms(ATTEMPTS, arms))
 }
 
-fn filed(found: Vec<StoredDelivery>, attempts: Vec<StoredAttempt>, now: Timestamp) -> Vec<Delivery> {
-    let mut by_delivery: HashMap<DeliveryId, Vec<(i64, Attempt)>> = HashMap::new();
+fn assemble_deliveries(found: Vec<StoredDelivery>, attempts: Vec<StoredAttempt>, now: Timestamp) -> Vec<Delivery> {
+    let mut by_delivery: HashMap<DeliveryId, Vec<(i64, DeliveryAttempt)>> = HashMap::new();
     for StoredAttempt { delivery_id, number, attempt } in attempts {
         by_delivery.entry(delivery_id).or_default().push((number, attempt));
     }
     let with_attempts = |one: StoredDelivery| {
         let mut attempts = by_delivery.remove(&one.record.id).unwrap_or_default();
         attempts.sort_by_key(|(number, _)| *number);
-        Delivery { attempts: attempts.into_iter().map(|(_, attempt)| attempt).collect(), ..one.at(now) }
+        Delivery { attempts: attempts.into_iter().map(|(_, attempt)| attempt).collect(), ..one.into_delivery(now) }
     };
     found.into_iter().map(with_attempts).collect()
 }
 
-async fn read(tx: &mut Tx, id: DeliveryId) -> Result<Delivery> {
-    let now = tx.world().now();
-    let found = vec![tx.one::<StoredDelivery>(GET, args![id]).await?];
-    let attempts = match attempts_of(&found) {
+async fn read_delivery(tx: &mut Tx, id: DeliveryId) -> Result<Delivery> {
+    let now = tx.env().now();
+    let found = vec![tx.get_one::<StoredDelivery>(GET, args![id]).await?];
+    let attempts = match attempts_query(&found) {
         Some(select) => tx.select(&select).await?,
         None => Vec::new(),
     };
-    filed(found, attempts, now).pop().ok_or_else(Error::not_found)
+    assemble_deliveries(found, attempts, now).pop().ok_or_else(Error::not_found)
 }
 
 /// The next tenant, by id, that has or had endpoints.
-pub async fn tenant_after(db: &Db, after: Option<TenantId>) -> Result<Option<TenantId>> {
+pub async fn find_tenant_after(db: &Db, after: Option<TenantId>) -> Result<Option<TenantId>> {
     let after = after.map(|tenant| tenant.to_string()).unwrap_or_default();
-    db.one(NEXT_TENANT, args![after]).await
+    db.get_one(NEXT_TENANT, args![after]).await
 }
 
 /// Rows that one cleaning step deletes.
 const CLEAN_ROWS: i64 = 500;
 
 /// Deletes the oldest deliveries of a tenant whose events were before this time. Returns whether there may be more.
-pub async fn clean(tx: &mut Tx, before: Timestamp) -> Result<bool> {
+pub async fn clean_deliveries(tx: &mut Tx, before: Timestamp) -> Result<bool> {
     let first_kept = DeliveryId::first_at(before);
     tx.exec(CLEAN_ATTEMPTS, args![first_kept, CLEAN_ROWS]).await?;
     let removed = tx.exec(CLEAN, args![first_kept, CLEAN_ROWS]).await?;
@@ -259,15 +259,15 @@ pub async fn clean(tx: &mut Tx, before: Timestamp) -> Result<bool> {
 }
 
 /// Counts the pending deliveries of all tenants, up to `max`.
-pub async fn waiting(db: &Db, max: i64) -> Result<i64> {
-    let counted: Vec<i64> = db.scan(&Select::system(WAITING).bind(max)).await?;
+pub async fn count_waiting(db: &Db, max: i64) -> Result<i64> {
+    let counted: Vec<i64> = db.scan(&Select::for_system(WAITING).bind_value(max)).await?;
     Ok(counted.first().copied().unwrap_or(0))
 }
 
 /// The endpoint, or 409 if it is disabled.
 async fn require_enabled(tx: &mut Tx, id: WebhookId) -> Result<super::super::Webhook> {
     let now = tx.tick().await?.at;
-    let webhook = webhooks::read(tx, id).await?.at(now);
+    let webhook = webhooks::read_webhook(tx, id).await?.into_webhook(now);
     match webhook.status {
         WebhookStatus::Enabled => Ok(webhook),
         _ => Err(Error::conflict("The endpoint is disabled. Enable it first, with PUT and enabled: true.")),
@@ -276,8 +276,8 @@ async fn require_enabled(tx: &mut Tx, id: WebhookId) -> Result<super::super::Web
 
 /// Makes a delivery pending again, due now and with the whole retry schedule. An attempt that is just under way does not
 /// count as the resend: `save_outcomes` sees that `resends` has risen.
-pub async fn resend(tx: &mut Tx, rights: &Rights, id: DeliveryId) -> Result<Delivery> {
-    let delivery = read(tx, id).await?;
+pub async fn resend_delivery(tx: &mut Tx, rights: &Rights, id: DeliveryId) -> Result<Delivery> {
+    let delivery = read_delivery(tx, id).await?;
     let webhook = match require_enabled(tx, delivery.webhook_id).await {
         Err(error) if error.code() == kernel::base::Code::NotFound => {
             return Err(Error::conflict("The endpoint of this delivery has been deleted."));
@@ -285,50 +285,55 @@ pub async fn resend(tx: &mut Tx, rights: &Rights, id: DeliveryId) -> Result<Deli
         found => found?,
     };
     // The endpoint's events may have changed since, and with them what its readers may see.
-    if !matches(&webhook.events, &delivery.event_type) && delivery.event_type != WEBHOOK_TEST.name() {
+    if !is_subscribed(&webhook.events, &delivery.event_type) && delivery.event_type != WEBHOOK_TEST.name() {
         check_subscription(rights, std::slice::from_ref(&delivery.event_type))?;
     }
-    if delivery.status == Status::Delivering {
+    if delivery.status == DeliveryStatus::Delivering {
         return Err(Error::conflict("An attempt of this delivery is under way. Wait for what becomes of it."));
     }
     if tx.find::<i64>(HAS_PAYLOAD, args![id]).await?.is_none() {
         return Err(Error::conflict("The payload is no longer kept, so it cannot be sent again."));
     }
     let lane = delivery.webhook_id.to_string();
-    lanes::wake(tx, WEBHOOK_LANE, &lane).await?;
-    let due = tx.world().now();
+    lanes::wake_lane(tx, WEBHOOK_LANE, &lane).await?;
+    let due = tx.env().now();
     if webhook.ordered {
-        tx.later(FILL_RECORD, vec![id.into()]).await?;
+        tx.enqueue(FILL_RECORD, vec![id.into()]).await?;
     }
     tx.exec(RESEND, args![id, due]).await?;
     if let Some((record, sequence)) = tx.find::<(String, i64)>(RECORD, args![id]).await? {
-        hold_later(tx, delivery.webhook_id, &record, sequence).await?;
+        hold_later_events(tx, delivery.webhook_id, &record, sequence).await?;
     }
-    audit::record(tx, Entry::new("webhook.resend", "delivery", id)).await?;
-    read(tx, id).await
+    audit::record_entry(tx, NewAuditEntry::new("webhook.resend", "delivery", id)).await?;
+    read_delivery(tx, id).await
 }
 
 /// Holds the later events of a record whose earlier event is pending again.
-pub async fn hold_later(tx: &mut Tx, webhook: WebhookId, record: &str, sequence: i64) -> Result<()> {
+pub async fn hold_later_events(tx: &mut Tx, webhook: WebhookId, record: &str, sequence: i64) -> Result<()> {
     tx.exec(HOLD_LATER, args![webhook, record, sequence]).await.map(drop)
 }
 
 /// Starts a recovery; the sender goes through the window a few events at a time.
-pub async fn recover(tx: &mut Tx, webhook: WebhookId, since: Timestamp, until: Option<Timestamp>) -> Result<Recovery> {
+pub async fn start_recovery(
+    tx: &mut Tx,
+    webhook: WebhookId,
+    since: Timestamp,
+    until: Option<Timestamp>,
+) -> Result<WebhookRecovery> {
     let now = tx.tick().await?.at;
     require_enabled(tx, webhook).await?;
     if tx.find::<Timestamp>(RUNNING, args![webhook]).await?.is_some() {
         return Err(Error::conflict("A recovery of this endpoint is under way; its record shows how far it has come."));
     }
-    let until = until.map_or(now.plus(1), |until| until.min(now.plus(1)));
+    let until = until.map_or(now.plus_ms(1), |until| until.min(now.plus_ms(1)));
     // Event times rise with the sequence, so a time window is a range of sequences.
     let first: Option<i64> = tx.find(FIRST_SINCE, args![since]).await?;
     let through: Option<i64> = tx.find(LAST_BEFORE, args![until]).await?;
     let (position, through) = (first.map_or(i64::MAX, |first| first - 1), through.unwrap_or(0));
-    lanes::wake(tx, WEBHOOK_LANE, &webhook.to_string()).await?;
+    lanes::wake_lane(tx, WEBHOOK_LANE, &webhook.to_string()).await?;
     tx.exec(RECOVER, args![webhook, since, until, position, through, now]).await?;
-    audit::record(tx, Entry::new("webhook.recover", "webhook", webhook)).await?;
-    let recovery = webhooks::read(tx, webhook).await?.at(now).recovery;
+    audit::record_entry(tx, NewAuditEntry::new("webhook.recover", "webhook", webhook)).await?;
+    let recovery = webhooks::read_webhook(tx, webhook).await?.into_webhook(now).recovery;
     recovery.ok_or_else(|| Error::internal("a recovery that was just written is missing"))
 }
 
@@ -339,15 +344,15 @@ const RECOVERY_STEP: i64 = 100;
 
 /// Whether few enough deliveries are due for a recovery to add more. Deliveries that wait for a retry do not count: they may
 /// wait for hours.
-pub async fn may_recover(tx: &mut Tx, id: WebhookId) -> Result<bool> {
-    let now = tx.world().now();
-    let due: i64 = tx.one(COUNT_DUE, args![id, now, RECOVERY_AHEAD]).await?;
+pub async fn can_recover(tx: &mut Tx, id: WebhookId) -> Result<bool> {
+    let now = tx.env().now();
+    let due: i64 = tx.get_one(COUNT_DUE, args![id, now, RECOVERY_AHEAD]).await?;
     Ok(due < RECOVERY_AHEAD)
 }
 
 /// The result of one recovery step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovered {
+pub enum RecoveryProgress {
     /// Another node has the lane's lease.
     Lost,
     /// Enough deliveries are due already.
@@ -357,30 +362,35 @@ pub enum Recovered {
 }
 
 /// Runs one recovery step: queues the next events of the window that match and have not been delivered.
-pub async fn recover_step(lane: &Lane, id: WebhookId, patterns: Vec<String>, ordered: bool) -> Result<Recovered> {
+pub async fn run_recovery_step(
+    lane: &LeasedLane,
+    id: WebhookId,
+    patterns: Vec<String>,
+    ordered: bool,
+) -> Result<RecoveryProgress> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            if !held.hold(tx).await? {
-                return Ok(Recovered::Lost);
+            if !held.extend_lease(tx).await? {
+                return Ok(RecoveryProgress::Lost);
             }
             let running: Option<(i64, i64)> = tx.find(RECOVERY, args![id]).await?;
-            let Some((position, through)) = running else { return Ok(Recovered::Done) };
-            if !may_recover(tx, id).await? {
-                return Ok(Recovered::Full);
+            let Some((position, through)) = running else { return Ok(RecoveryProgress::Done) };
+            if !can_recover(tx, id).await? {
+                return Ok(RecoveryProgress::Full);
             }
-            let now = tx.world().now();
+            let now = tx.env().now();
             let window = args![position, through, RECOVERY_STEP];
             let found: Vec<(i64, EventId, String, String, Timestamp)> = tx.list(RECOVERABLE, window).await?;
             let (mut last, mut queued) = (position, 0);
             for (sequence, event, kind, record, at) in &found {
                 last = *sequence;
-                if !matches(&patterns, kind) {
+                if !is_subscribed(&patterns, kind) {
                     continue;
                 }
                 let requeued = tx.exec(REQUEUE, args![id, event, *sequence, kind, record, now, *at]).await?;
                 if ordered && requeued > 0 {
-                    hold_later(tx, id, record, *sequence).await?;
+                    hold_later_events(tx, id, record, *sequence).await?;
                 }
                 queued += requeued;
             }
@@ -388,26 +398,29 @@ pub async fn recover_step(lane: &Lane, id: WebhookId, patterns: Vec<String>, ord
             let finished_at = done.then_some(now);
             let (examined, queued) = (found.len() as i64, queued.cast_signed());
             tx.exec(RECOVERED, args![id, last, examined, queued, finished_at]).await?;
-            Ok(if done { Recovered::Done } else { Recovered::More })
+            Ok(if done { RecoveryProgress::Done } else { RecoveryProgress::More })
         })
         .await
 }
 
 /// Whether an endpoint with these patterns receives events of this kind.
-fn matches(subscribed: &[String], kind: &str) -> bool {
+fn is_subscribed(subscribed: &[String], kind: &str) -> bool {
     !is_for_one_endpoint(kind) && matching_patterns(kind).iter().any(|pattern| subscribed.contains(pattern))
 }
 
 /// Sends a test event to one endpoint.
-pub async fn test(tx: &mut Tx, id: WebhookId) -> Result<Delivery> {
+pub async fn send_test(tx: &mut Tx, id: WebhookId) -> Result<Delivery> {
     let webhook = require_enabled(tx, id).await?;
-    let published = events::publish_to(tx, &WEBHOOK_TEST, id, &webhook, &[ITSELF]).await?;
-    audit::record(tx, Entry::new("webhook.test", "webhook", id)).await?;
+    let published = events::publish_to(tx, &WEBHOOK_TEST, id, &webhook, &[SINGLE_ENDPOINT]).await?;
+    audit::record_entry(tx, NewAuditEntry::new("webhook.test", "webhook", id)).await?;
     let select = Select::new(LIST)
-        .any("d.webhook_id", [id])
-        .raw("AND d.id >= ? AND d.id <= ?", [bound(published.id, '0').into(), bound(published.id, 'z').into()])
+        .where_in("d.webhook_id", [id])
+        .append_sql(
+            "AND d.id >= ? AND d.id <= ?",
+            [delivery_id_bound(published.id, '0').into(), delivery_id_bound(published.id, 'z').into()],
+        )
         .limit(1);
     let made = tx.select::<StoredDelivery>(&select).await?.into_iter().next();
     let made = made.ok_or_else(|| Error::internal("a test made no delivery"))?;
-    Ok(made.at(published.at))
+    Ok(made.into_delivery(published.at))
 }

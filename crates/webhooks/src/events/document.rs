@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use kernel::http::Page;
+use kernel::http::ListPage;
 use serde_json::json;
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
@@ -18,7 +18,7 @@ pub struct FeedPage;
 
 impl PartialSchema for CataloguePage {
     fn schema() -> RefOr<Schema> {
-        changed(<Page<EventType>>::schema(), |page| {
+        edit_object_schema(<ListPage<EventType>>::schema(), |page| {
             if let Some(RefOr::T(Schema::Array(data))) = page.properties.get_mut("data") {
                 data.min_items = Some(1);
             }
@@ -28,7 +28,7 @@ impl PartialSchema for CataloguePage {
 
 impl PartialSchema for FeedPage {
     fn schema() -> RefOr<Schema> {
-        changed(<Page<Event>>::schema(), |page| {
+        edit_object_schema(<ListPage<Event>>::schema(), |page| {
             let cursor = ObjectBuilder::new()
                 .schema_type(Type::String)
                 .description(Some("Give it back as `cursor` to go on from here, now or when there is more."));
@@ -40,7 +40,7 @@ impl PartialSchema for FeedPage {
     }
 }
 
-fn changed(page: RefOr<Schema>, change: impl FnOnce(&mut Object)) -> RefOr<Schema> {
+fn edit_object_schema(page: RefOr<Schema>, change: impl FnOnce(&mut Object)) -> RefOr<Schema> {
     match page {
         RefOr::T(Schema::Object(mut page)) => {
             change(&mut page);
@@ -52,20 +52,20 @@ fn changed(page: RefOr<Schema>, change: impl FnOnce(&mut Object)) -> RefOr<Schem
 
 impl ToSchema for CataloguePage {
     fn name() -> Cow<'static, str> {
-        <Page<EventType>>::name()
+        <ListPage<EventType>>::name()
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        <Page<EventType>>::schemas(schemas);
+        <ListPage<EventType>>::schemas(schemas);
     }
 }
 
 impl ToSchema for FeedPage {
     fn name() -> Cow<'static, str> {
-        <Page<Event>>::name()
+        <ListPage<Event>>::name()
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        <Page<Event>>::schemas(schemas);
+        <ListPage<Event>>::schemas(schemas);
     }
 }

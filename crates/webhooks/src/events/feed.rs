@@ -9,10 +9,10 @@ use kernel::store::{Db, Value};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::Wanted;
+use super::FeedSelection;
 use super::reader::{FeedBatch, FeedReaders, FeedWaiter};
-use super::routes::{Feed, ListQuery, PATH, Reading};
-use super::store::{self, Told};
+use super::routes::{FeedResponse, ListQuery, PATH, Reading};
+use super::store::{self, FeedRow};
 use feature_kit::registry;
 
 /// Sequences examined in one step: most writes are not events that the reader may see.
@@ -30,12 +30,12 @@ struct FeedPosition {
 
 impl FeedPosition {
     /// The position right before an event.
-    fn before((sequence, at): (i64, Timestamp)) -> Self {
+    fn before_event((sequence, at): (i64, Timestamp)) -> Self {
         FeedPosition { sequence: sequence - 1, at }
     }
 
     /// Moves past the end of a batch.
-    fn pass(&mut self, batch: &FeedBatch) {
+    fn advance_past(&mut self, batch: &FeedBatch) {
         if self.sequence < batch.through {
             *self = FeedPosition { sequence: batch.through, at: batch.read_at };
         }
@@ -45,13 +45,13 @@ impl FeedPosition {
 /// Which events a reader selects and may see, and how many of them.
 struct FeedFilter {
     families: Vec<&'static str>,
-    wanted: Wanted,
+    wanted: FeedSelection,
     limit: usize,
 }
 
 impl FeedFilter {
-    fn includes(&self, told: &Told) -> bool {
-        self.families.contains(&told.family.as_str()) && self.wanted.includes(&told.family, &told.kind)
+    fn includes_event(&self, told: &FeedRow) -> bool {
+        self.families.contains(&told.family.as_str()) && self.wanted.includes_event(&told.family, &told.kind)
     }
 }
 
@@ -60,21 +60,21 @@ type FeedSlice = (Vec<Box<RawValue>>, bool);
 
 /// Answers as soon as there are events, and at the latest when the wait is over. If the last batch of the node's reader
 /// reaches back to this position, the database is not queried.
-pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> Result<Feed> {
+pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> Result<FeedResponse> {
     let ListQuery { from_now, types, page, .. } = query;
-    let wanted = types.map_or(Ok(Wanted::All), |types| Wanted::of(&types))?;
-    let beginning = if from_now { store::head(db).await? } else { 0 };
-    let mut position = match page.position(caller, PATH)?.as_deref() {
+    let wanted = types.map_or(Ok(FeedSelection::All), |types| FeedSelection::from_patterns(&types))?;
+    let beginning = if from_now { store::read_head(db).await? } else { 0 };
+    let mut position = match page.cursor_position(caller, PATH)?.as_deref() {
         Some([Value::Int(sequence), Value::Int(at)]) => {
             FeedPosition { sequence: *sequence, at: Timestamp::from_millis(*at) }
         }
-        _ => FeedPosition { sequence: beginning, at: caller.app().world.now() },
+        _ => FeedPosition { sequence: beginning, at: caller.app().env.now() },
     };
     let mut given = page.has_cursor().then_some(position);
     let families = registry().readable_families(caller.scopes());
     let mut filter = FeedFilter { families, wanted, limit: page.limit };
     let until = Instant::now() + caller.app().settings.news_wait_max;
-    let readers: FeedReaders = caller.app().settings.of_feature();
+    let readers: FeedReaders = caller.app().settings.feature_settings();
     let mut batch = readers.find_latest(caller.tenant_id());
     let (mut waiter, mut is_over) = (None, false);
     loop {
@@ -85,27 +85,27 @@ pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> R
         };
         if !data.is_empty() || has_more || is_over || Instant::now() >= until {
             let next = [Value::Int(position.sequence), Value::Int(position.at.as_millis())];
-            let (next_cursor, next_link) = page.next(caller, PATH, &next)?;
-            return Ok(Feed { data, has_more, next_cursor, next_link });
+            let (next_cursor, next_link) = page.sign_next(caller, PATH, &next)?;
+            return Ok(FeedResponse { data, has_more, next_cursor, next_link });
         }
         given = None;
         let Some(joined) = &mut waiter else {
             // Added to the waiters before the last look, so that a write in between is noticed.
-            batch = waiter.insert(readers.join(caller, db)).find_latest();
+            batch = waiter.insert(readers.add_waiter(caller, db)).find_latest();
             continue;
         };
-        match caller.wait(wait_for_news(caller, joined, &filter, &mut position, until)).await? {
+        match caller.wait_for_news(wait_for_news(caller, joined, &filter, &mut position, until)).await? {
             WaitOutcome::News => {}
-            WaitOutcome::Over => is_over = true,
-            WaitOutcome::Alone => *joined = readers.join(caller, db),
+            WaitOutcome::TimedOut => is_over = true,
+            WaitOutcome::ReaderEnded => *joined = readers.add_waiter(caller, db),
         }
         batch = joined.find_latest();
         // The rights as they are now, not as they were when the request arrived. Rights of a batch are valid for its events
         // alone.
         let judged = batch.as_ref().filter(|batch| batch.events_behind(position.sequence).is_some());
-        let rights = match judged.and_then(|batch| caller.judge(&batch.rights)) {
+        let rights = match judged.and_then(|batch| caller.check_rights(&batch.rights)) {
             Some(rights) => rights?,
-            None => caller.still_holds().await?,
+            None => caller.confirm_rights_now().await?,
         };
         filter.families = registry().readable_families(&rights.scopes);
     }
@@ -116,9 +116,9 @@ enum WaitOutcome {
     /// There may be events for this caller.
     News,
     /// The time is over, or the process is stopping.
-    Over,
+    TimedOut,
     /// The reader has ended.
-    Alone,
+    ReaderEnded,
 }
 
 /// Waits for a batch with events for this caller, and moves the position past batches without.
@@ -139,8 +139,8 @@ async fn wait_for_news(
     tokio::pin!(over);
     loop {
         let batch = tokio::select! {
-            () = &mut over => return WaitOutcome::Over,
-            batch = waiter.next() => batch,
+            () = &mut over => return WaitOutcome::TimedOut,
+            batch = waiter.next_batch() => batch,
         };
         let Some(batch) = batch else {
             // The pause keeps a reader that fails at once from being restarted in a tight loop.
@@ -149,31 +149,31 @@ async fn wait_for_news(
                 () = &mut over => {}
                 () = pause => {}
             }
-            return WaitOutcome::Alone;
+            return WaitOutcome::ReaderEnded;
         };
         let Some(mut events) = batch.events_behind(position.sequence) else { return WaitOutcome::News };
         // If the rights have changed, they must be applied together with the events of their batch.
-        let rights = caller.judge(&batch.rights).and_then(Result::ok);
+        let rights = caller.check_rights(&batch.rights).and_then(Result::ok);
         let is_same = rights.is_some_and(|rights| registry().readable_families(&rights.scopes) == filter.families);
-        if !is_same || events.any(|event| filter.includes(&event.0)) {
+        if !is_same || events.any(|event| filter.includes_event(&event.0)) {
             return WaitOutcome::News;
         }
-        position.pass(&batch);
+        position.advance_past(&batch);
     }
 }
 
 /// The caller's events of a batch, and moves the position past them; `None` if the batch does not reach back to it.
 fn take_from_batch(batch: &FeedBatch, filter: &FeedFilter, position: &mut FeedPosition) -> Option<FeedSlice> {
     let (mut data, mut bytes) = (Vec::new(), PageBytes::default());
-    for event in batch.events_behind(position.sequence)?.filter(|event| filter.includes(&event.0)) {
+    for event in batch.events_behind(position.sequence)?.filter(|event| filter.includes_event(&event.0)) {
         let (told, body) = event.as_ref();
-        if data.len() == filter.limit || !bytes.fits(told.bytes) {
-            *position = FeedPosition::before((told.sequence, told.at));
+        if data.len() == filter.limit || !bytes.fits_bytes(told.bytes) {
+            *position = FeedPosition::before_event((told.sequence, told.at));
             return Some((data, true));
         }
         data.push(body.clone());
     }
-    position.pass(batch);
+    position.advance_past(batch);
     Some((data, false))
 }
 
@@ -186,7 +186,7 @@ async fn read_from_store(
     position: &mut FeedPosition,
     given: Option<FeedPosition>,
 ) -> Result<FeedSlice> {
-    let read_at = caller.app().world.now();
+    let read_at = caller.app().env.now();
     let (data, has_more) = read_windows(db, filter, position).await?;
     // Checked after reading: events that are kept now were kept during the read.
     if let Some(given) = given {
@@ -200,8 +200,11 @@ async fn read_from_store(
 
 /// Refuses a cursor if events after it have been deleted: going on would skip them silently.
 async fn check_kept(caller: &Caller, db: &Db, given: FeedPosition) -> Result<()> {
-    let kept_since = caller.app().world.now().plus(-caller.app().settings.event_retention_ms);
-    if given.at >= kept_since || store::is_kept(db, given.sequence).await? || store::head(db).await? == given.sequence {
+    let kept_since = caller.app().env.now().plus_ms(-caller.app().settings.event_retention_ms);
+    if given.at >= kept_since
+        || store::is_kept(db, given.sequence).await?
+        || store::read_head(db).await? == given.sequence
+    {
         return Ok(());
     }
     let detail = "Events after this cursor are no longer kept. Start again without a cursor.";
@@ -211,26 +214,27 @@ async fn check_kept(caller: &Caller, db: &Db, given: FeedPosition) -> Result<()>
 /// Reads window by window until a page is full or [`STEPS_MAX`] is reached.
 async fn read_windows(db: &Db, filter: &FeedFilter, position: &mut FeedPosition) -> Result<FeedSlice> {
     let FeedFilter { families, wanted, limit } = filter;
-    let head = store::head(db).await?;
+    let head = store::read_head(db).await?;
     for _ in 0..STEPS_MAX {
         if position.sequence >= head {
             return Ok((Vec::new(), false));
         }
         let through = head.min(position.sequence + WINDOW);
-        let mut found = store::window(db, families, wanted, (position.sequence, through), limit + 1).await?;
+        let mut found = store::list_window(db, families, wanted, (position.sequence, through), limit + 1).await?;
         let mut bytes = PageBytes::default();
-        let fit = found.iter().take(*limit).take_while(|told| bytes.fits(told.bytes)).count();
+        let fit = found.iter().take(*limit).take_while(|told| bytes.fits_bytes(told.bytes)).count();
         // After a window that was read to its end, sequences without an event are skipped in one query.
         let next = match found.get(fit) {
             Some(left) => Some((left.sequence, left.at)),
-            None if through < head => store::find_next(db, through).await?,
+            None if through < head => store::find_next_event(db, through).await?,
             None => None,
         };
         found.truncate(fit);
-        let data: Vec<Box<RawValue>> = store::bodies(db, found).await?.into_iter().map(|(_, body)| body).collect();
+        let data: Vec<Box<RawValue>> =
+            store::attach_bodies(db, found).await?.into_iter().map(|(_, body)| body).collect();
         position.sequence = head;
         if let Some(next) = next {
-            *position = FeedPosition::before(next);
+            *position = FeedPosition::before_event(next);
         }
         if !data.is_empty() || next.is_none() {
             return Ok((data, next.is_some()));

@@ -62,30 +62,34 @@ pub struct Event {
 
 /// Which events of the feed a reader selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum FeedSelection {
     All,
     AllButTests,
     /// `custom.*` stands for every event that tenants name themselves.
     Kinds(Vec<String>),
 }
 
-impl Wanted {
+impl FeedSelection {
     /// The events that an endpoint with these patterns would receive, and tests if they are named.
-    pub fn of(patterns: &[String]) -> Result<Self> {
+    pub fn from_patterns(patterns: &[String]) -> Result<Self> {
         let kinds = registry().matching_kinds(patterns)?;
         if !patterns.iter().any(|pattern| pattern == EVERYTHING) {
-            return Ok(Wanted::Kinds(kinds));
+            return Ok(FeedSelection::Kinds(kinds));
         }
-        Ok(if kinds.iter().any(|kind| kind == WEBHOOK_TEST.name()) { Wanted::All } else { Wanted::AllButTests })
+        Ok(if kinds.iter().any(|kind| kind == WEBHOOK_TEST.name()) {
+            FeedSelection::All
+        } else {
+            FeedSelection::AllButTests
+        })
     }
 
-    pub fn includes(&self, family: &str, kind: &str) -> bool {
+    pub fn includes_event(&self, family: &str, kind: &str) -> bool {
         match self {
-            Wanted::All => true,
-            Wanted::AllButTests => kind != WEBHOOK_TEST.name(),
-            Wanted::Kinds(kinds) => {
+            FeedSelection::All => true,
+            FeedSelection::AllButTests => kind != WEBHOOK_TEST.name(),
+            FeedSelection::Kinds(kinds) => {
                 let named = |wanted: &str| kinds.iter().any(|kind| kind == wanted);
-                named(kind) || (family == kernel::events::family(CUSTOM_KINDS) && named(CUSTOM_KINDS))
+                named(kind) || (family == kernel::events::family_of(CUSTOM_KINDS) && named(CUSTOM_KINDS))
             }
         }
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kernel::auth::{RightsOfMany, Standing};
+use kernel::auth::{CredentialRef, RightsBatch};
 use kernel::base::{Result, TenantId, Timestamp};
 use kernel::http::Caller;
 use kernel::jobs::lanes::POLL_MS;
@@ -23,10 +23,10 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::store::{self, Told};
+use super::store::{self, FeedRow};
 
 /// An event that all waiters share.
-pub type FeedEvent = Arc<(Told, Box<RawValue>)>;
+pub type FeedEvent = Arc<(FeedRow, Box<RawValue>)>;
 
 /// How much of a tenant's last events is kept in memory while a request waits for more: a page, or a few of the largest.
 const BATCH_EVENTS_MAX: usize = 200;
@@ -39,7 +39,7 @@ pub struct FeedBatch {
     pub through: i64,
     events: Vec<FeedEvent>,
     /// The rights of the callers that waited when the batch was read.
-    pub rights: RightsOfMany,
+    pub rights: RightsBatch,
     pub read_at: Timestamp,
 }
 
@@ -61,26 +61,26 @@ type LastFeedBatch = Option<Arc<FeedBatch>>;
 struct TenantFeed {
     batches: watch::Receiver<LastFeedBatch>,
     /// The waiting callers, each under its own number.
-    waiting: Mutex<HashMap<u64, Standing>>,
+    waiting: Mutex<HashMap<u64, CredentialRef>>,
     next_number: AtomicU64,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl FeedReaders {
     /// The last batch of a tenant's reader, if one is running: a caller that finds its events there need not wait.
     pub fn find_latest(&self, tenant: TenantId) -> Option<Arc<FeedBatch>> {
-        let feeds = lock(&self.0);
+        let feeds = lock_mutex(&self.0);
         let feed = feeds.get(&tenant).filter(|feed| feed.is_alive())?;
         feed.batches.borrow().clone()
     }
 
     /// Adds the caller to the waiters, and starts a reader if there is none. The reader uses the first caller's database
     /// handle; each waiter filters events by its own rights.
-    pub fn join(&self, caller: &Caller, db: &Db) -> FeedWaiter {
-        let mut feeds = lock(&self.0);
+    pub fn add_waiter(&self, caller: &Caller, db: &Db) -> FeedWaiter {
+        let mut feeds = lock_mutex(&self.0);
         let tenant = caller.tenant_id();
         let feed = feeds.get(&tenant).filter(|feed| feed.is_alive()).cloned().unwrap_or_else(|| {
             let (sender, batches) = watch::channel(None);
@@ -89,24 +89,24 @@ impl FeedReaders {
             feeds.insert(tenant, feed.clone());
             // Subscribed before the first read, so that a write in between is noticed.
             let reader = FeedReader { readers: self.clone(), feed: feed.clone(), tenant, db: db.clone() };
-            tokio::spawn(reader.run(sender, caller.app().news()));
+            tokio::spawn(reader.run(sender, caller.app().subscribe_commits()));
             feed
         });
         let number = feed.next_number.fetch_add(1, Ordering::Relaxed);
-        lock(&feed.waiting).insert(number, caller.standing());
+        lock_mutex(&feed.waiting).insert(number, caller.standing());
         FeedWaiter { batches: feed.batches.clone(), feed, number }
     }
 
     /// How many callers wait for a tenant's events, for tests.
     #[doc(hidden)]
-    pub fn waiting(&self, tenant: TenantId) -> usize {
-        lock(&self.0).get(&tenant).map_or(0, |feed| lock(&feed.waiting).len())
+    pub fn count_waiters(&self, tenant: TenantId) -> usize {
+        lock_mutex(&self.0).get(&tenant).map_or(0, |feed| lock_mutex(&feed.waiting).len())
     }
 
     /// Removes a reader without waiters, and returns whether it had none. The next caller starts a new one.
-    fn end_if_unused(&self, tenant: TenantId, feed: &Arc<TenantFeed>) -> bool {
-        let mut feeds = lock(&self.0);
-        let is_unused = lock(&feed.waiting).is_empty();
+    fn remove_if_unused(&self, tenant: TenantId, feed: &Arc<TenantFeed>) -> bool {
+        let mut feeds = lock_mutex(&self.0);
+        let is_unused = lock_mutex(&feed.waiting).is_empty();
         if is_unused && feeds.get(&tenant).is_some_and(|known| Arc::ptr_eq(known, feed)) {
             feeds.remove(&tenant);
         }
@@ -135,7 +135,7 @@ impl FeedWaiter {
     }
 
     /// Waits for the next batch; `None` when the reader has ended, because the database is unreachable or a read failed.
-    pub async fn next(&mut self) -> Option<Arc<FeedBatch>> {
+    pub async fn next_batch(&mut self) -> Option<Arc<FeedBatch>> {
         self.batches.changed().await.ok()?;
         self.find_latest()
     }
@@ -143,7 +143,7 @@ impl FeedWaiter {
 
 impl Drop for FeedWaiter {
     fn drop(&mut self) {
-        lock(&self.feed.waiting).remove(&self.number);
+        lock_mutex(&self.feed.waiting).remove(&self.number);
     }
 }
 
@@ -157,8 +157,8 @@ struct FeedReader {
 impl FeedReader {
     async fn run(self, batches: watch::Sender<LastFeedBatch>, mut news: Receiver<TenantId>) {
         let mut last: LastFeedBatch = None;
-        while !self.readers.end_if_unused(self.tenant, &self.feed) {
-            match self.read(last.as_deref()).await {
+        while !self.readers.remove_if_unused(self.tenant, &self.feed) {
+            match self.read_batch(last.as_deref()).await {
                 Ok(None) => {}
                 Ok(Some(batch)) => {
                     last = Some(Arc::new(batch));
@@ -172,23 +172,23 @@ impl FeedReader {
     }
 
     /// Reads another round; `None` if nothing was written since the last.
-    async fn read(&self, last: Option<&FeedBatch>) -> Result<Option<FeedBatch>> {
-        let read_at = self.db.world().now();
-        let through = store::head(&self.db).await?;
+    async fn read_batch(&self, last: Option<&FeedBatch>) -> Result<Option<FeedBatch>> {
+        let read_at = self.db.env().now();
+        let through = store::read_head(&self.db).await?;
         if last.is_some_and(|last| last.through == through) {
             return Ok(None);
         }
         let (after, events) = match last {
-            Some(last) if last.through < through => self.read_on(last, through).await?,
+            Some(last) if last.through < through => self.extend_batch(last, through).await?,
             _ => (through, Vec::new()),
         };
-        let standings: HashSet<Standing> = lock(&self.feed.waiting).values().copied().collect();
-        let rights = RightsOfMany::read(&self.db, standings).await?;
+        let standings: HashSet<CredentialRef> = lock_mutex(&self.feed.waiting).values().copied().collect();
+        let rights = RightsBatch::load_rights(&self.db, standings).await?;
         Ok(Some(FeedBatch { after, through, events, rights, read_at }))
     }
 
     /// The last events up to `through`, and the sequence after which they are complete.
-    async fn read_on(&self, last: &FeedBatch, through: i64) -> Result<(i64, Vec<FeedEvent>)> {
+    async fn extend_batch(&self, last: &FeedBatch, through: i64) -> Result<(i64, Vec<FeedEvent>)> {
         let most = (BATCH_EVENTS_MAX, BATCH_BYTES_MAX);
         let Some(fresh) = store::list_fresh(&self.db, (last.through, through), most).await? else {
             return Ok((through, Vec::new()));

@@ -6,8 +6,11 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, EventId, Result};
-use kernel::events::Described;
-use kernel::http::{Access, FromParams, Ok200, Page, PageRequest, Param, Params, Policy, Query, Rules, documented};
+use kernel::events::EventKindDescription;
+use kernel::http::{
+    Access, FromParams, ListPage, Ok200, PageRequest, Params, QueryParam, QueryString, RatePolicy, Rules,
+    document_response,
+};
 use kernel::rules;
 use kernel::store::Value;
 use serde::Serialize;
@@ -23,7 +26,7 @@ use feature_kit::registry;
 pub(super) const PATH: &str = "/api/admin/webhooks/events";
 
 rules! {
-    Reading = Rules::new(Policy::Read, &[Scope::WebhooksRead]);
+    Reading = Rules::new(RatePolicy::Read, &[Scope::WebhooksRead]);
 }
 
 pub struct ListQuery {
@@ -44,12 +47,13 @@ impl FromParams for ListQuery {
         let word = "a kind of event such as ticket.created, a family such as ticket.*, or *";
         let query = ListQuery {
             id: params.take_optional_id(one)?,
-            feed: params.take_flag(Param::new("view", view).pattern("^feed$"), "feed")?,
-            from_now: params.take_flag(Param::new("start", start).pattern("^now$").unbound(), "now")?,
-            types: params.take_list(Param::new("types", types), word, |word| {
+            feed: params.take_flag(QueryParam::new("view", view).with_pattern("^feed$"), "feed")?,
+            from_now: params
+                .take_flag(QueryParam::new("start", start).with_pattern("^now$").unbound_from_cursor(), "now")?,
+            types: params.take_list(QueryParam::new("types", types), word, |word| {
                 registry().can_subscribe(word).is_ok_and(|known| known).then(|| word.to_owned())
             })?,
-            page: PageRequest::take(params)?,
+            page: PageRequest::take_page(params)?,
         };
         let refused = |detail| Err(Error::new(Code::InvalidParameter, detail));
         match &query {
@@ -64,15 +68,15 @@ impl FromParams for ListQuery {
 }
 
 /// The response of GET: a page of the catalogue or of the feed, or one event.
-pub enum Listed {
-    Catalogue(Page<EventType>),
-    Feed(Feed),
+pub enum EventListResponse {
+    Catalogue(ListPage<EventType>),
+    Feed(FeedResponse),
     One(Box<RawValue>),
 }
 
 /// A page of the feed; `next_cursor` is always set.
 #[derive(Serialize)]
-pub struct Feed {
+pub struct FeedResponse {
     pub(super) data: Vec<Box<RawValue>>,
     pub(super) has_more: bool,
     pub(super) next_cursor: String,
@@ -80,12 +84,12 @@ pub struct Feed {
     pub(super) next_link: String,
 }
 
-impl IntoResponse for Listed {
+impl IntoResponse for EventListResponse {
     fn into_response(self) -> Response {
         match self {
-            Listed::Catalogue(page) => page.into_response(),
-            Listed::One(event) => Ok200(event).into_response(),
-            Listed::Feed(feed) => {
+            EventListResponse::Catalogue(page) => page.into_response(),
+            EventListResponse::One(event) => Ok200(event).into_response(),
+            EventListResponse::Feed(feed) => {
                 let link = HeaderValue::try_from(feed.next_link.as_str()).ok();
                 let mut response = Ok200(feed).into_response();
                 response.headers_mut().extend(link.map(|link| (header::LINK, link)));
@@ -95,9 +99,9 @@ impl IntoResponse for Listed {
     }
 }
 
-impl IntoResponses for Listed {
+impl IntoResponses for EventListResponse {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        let mut answers = documented::<Self>(
+        let mut answers = document_response::<Self>(
             "200",
             "The catalogue; with `view=feed`, events, and always a `next_cursor`; with `id`, one event.",
         );
@@ -106,7 +110,7 @@ impl IntoResponses for Listed {
     }
 }
 
-impl PartialSchema for Listed {
+impl PartialSchema for EventListResponse {
     fn schema() -> RefOr<Schema> {
         let names = [CataloguePage::name(), FeedPage::name(), Event::name()];
         names.into_iter().fold(OneOfBuilder::new(), |one_of, name| one_of.item(Ref::from_schema_name(name))).into()
@@ -120,29 +124,32 @@ impl PartialSchema for Listed {
 /// `next_cursor`, which is always set; when there is nothing new, the answer waits up to 25 seconds. With `id`: one event,
 /// as it was delivered.
 #[utoipa::path(
-    get, path = PATH, tag = "Control plane", operation_id = "list_events", params(Query<ListQuery>)
+    get, path = PATH, tag = "Control plane", operation_id = "list_events", params(QueryString<ListQuery>)
 )]
-pub async fn list(caller: Access<Reading>, query: Query<ListQuery>) -> Result<Listed> {
+pub async fn list_events(caller: Access<Reading>, query: QueryString<ListQuery>) -> Result<EventListResponse> {
     let db = caller.db();
     let query = query.parse()?;
     if let Some(id) = query.id {
         let families = registry().readable_families(caller.scopes());
-        return store::get(&db, &families, id).await.map(Listed::One);
+        return store::get_event_body(&db, &families, id).await.map(EventListResponse::One);
     }
     if query.feed {
-        return read_feed(&caller, &db, query).await.map(Listed::Feed);
+        return read_feed(&caller, &db, query).await.map(EventListResponse::Feed);
     }
-    let after = match query.page.position(&caller, PATH)?.as_deref() {
+    let after = match query.page.cursor_position(&caller, PATH)?.as_deref() {
         Some([Value::Text(name)]) => Some(name.clone()),
         _ => None,
     };
     let kinds = registry().event_kinds()?;
     let start = after.and_then(|name| kinds.iter().position(|kind| kind.name == name)).map_or(0, |at| at + 1);
-    let rows: Vec<EventType> = kinds[start..].iter().take(query.page.fetch()).map(event_type).collect();
-    query.page.page(&caller, PATH, rows, |kind| vec![kind.r#type.as_str().into()]).map(Listed::Catalogue)
+    let rows: Vec<EventType> = kinds[start..].iter().take(query.page.fetch_limit()).map(to_event_type).collect();
+    query
+        .page
+        .build_page(&caller, PATH, rows, |kind| vec![kind.r#type.as_str().into()])
+        .map(EventListResponse::Catalogue)
 }
 
-fn event_type(kind: &Described) -> EventType {
+fn to_event_type(kind: &EventKindDescription) -> EventType {
     EventType {
         r#type: kind.name.to_owned(),
         description: kind.description.to_owned(),

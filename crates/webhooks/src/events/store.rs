@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use kernel::args;
 use kernel::base::{Error, EventId, Result, Timestamp};
-use kernel::store::{Db, Direction, FromRow, Row, Select};
+use kernel::store::{Db, FromRow, Row, Select, SortDirection};
 use serde_json::value::RawValue;
 
 use super::super::WEBHOOK_TEST;
-use super::Wanted;
+use super::FeedSelection;
 use feature_kit::CUSTOM_KINDS;
 
 kernel::statements! {
@@ -29,7 +29,7 @@ kernel::statements! {
 const SHORT_BYTES_MAX: i64 = 4 << 10;
 
 /// A row of the feed, without its body if that is long.
-pub struct Told {
+pub struct FeedRow {
     pub sequence: i64,
     pub at: Timestamp,
     pub bytes: usize,
@@ -38,10 +38,10 @@ pub struct Told {
     body: Option<String>,
 }
 
-impl FromRow for Told {
+impl FromRow for FeedRow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let bytes = usize::try_from(row.get::<i64>(2)?).map_err(Error::internal)?;
-        Ok(Told {
+        Ok(FeedRow {
             sequence: row.get(0)?,
             at: row.get(1)?,
             bytes,
@@ -53,7 +53,7 @@ impl FromRow for Told {
 }
 
 /// The highest sequence of the tenant. Everything up to it is committed, because a tenant's writes are serialized.
-pub async fn head(db: &Db) -> Result<i64> {
+pub async fn read_head(db: &Db) -> Result<i64> {
     Ok(db.find(HEAD, args![]).await?.unwrap_or(0))
 }
 
@@ -64,39 +64,39 @@ pub async fn is_kept(db: &Db, after: i64) -> Result<bool> {
 }
 
 /// The sequence and time of the first event after a sequence, of any kind.
-pub async fn find_next(db: &Db, after: i64) -> Result<Option<(i64, Timestamp)>> {
+pub async fn find_next_event(db: &Db, after: i64) -> Result<Option<(i64, Timestamp)>> {
     db.find(NEXT, args![after]).await
 }
 
 /// The body of one event, if it is of these families.
-pub async fn get(db: &Db, families: &[&'static str], id: EventId) -> Result<Box<RawValue>> {
-    let select = Select::new(ONE).bind(id).any("family", families.iter().copied()).limit(1);
+pub async fn get_event_body(db: &Db, families: &[&'static str], id: EventId) -> Result<Box<RawValue>> {
+    let select = Select::new(ONE).bind_value(id).where_in("family", families.iter().copied()).limit(1);
     let found: Vec<String> = db.select(&select).await?;
-    raw(found.into_iter().next().ok_or_else(Error::not_found)?)
+    to_raw_json(found.into_iter().next().ok_or_else(Error::not_found)?)
 }
 
 /// The selected events of these families above `after` and up to `through`, in order.
-pub async fn window(
+pub async fn list_window(
     db: &Db,
     families: &[&'static str],
-    wanted: &Wanted,
+    wanted: &FeedSelection,
     (after, through): (i64, i64),
     limit: usize,
-) -> Result<Vec<Told>> {
+) -> Result<Vec<FeedRow>> {
     let select = Select::new(WINDOW)
-        .bind(SHORT_BYTES_MAX)
-        .any("family", families.iter().copied())
-        .raw("AND sequence > ? AND sequence <= ?", [after.into(), through.into()]);
+        .bind_value(SHORT_BYTES_MAX)
+        .where_in("family", families.iter().copied())
+        .append_sql("AND sequence > ? AND sequence <= ?", [after.into(), through.into()]);
     let select = match wanted {
-        Wanted::All => select,
-        Wanted::AllButTests => select.raw("AND type <> ?", [WEBHOOK_TEST.name().into()]),
-        Wanted::Kinds(kinds) => {
+        FeedSelection::All => select,
+        FeedSelection::AllButTests => select.append_sql("AND type <> ?", [WEBHOOK_TEST.name().into()]),
+        FeedSelection::Kinds(kinds) => {
             let whole = kinds.iter().any(|kind| kind == CUSTOM_KINDS);
             let kind = if whole { "CASE WHEN family = 'custom' THEN 'custom.*' ELSE type END" } else { "type" };
-            select.any(kind, kinds.iter().map(String::as_str))
+            select.where_in(kind, kinds.iter().map(String::as_str))
         }
     };
-    db.select(&select.order(&["sequence"], Direction::Ascending).limit(limit)).await
+    db.select(&select.order_by(&["sequence"], SortDirection::Ascending).limit(limit)).await
 }
 
 /// Every event above `after` and up to `through`, with its body; `None` if there are more than `events_max` or `bytes_max`.
@@ -104,31 +104,31 @@ pub async fn list_fresh(
     db: &Db,
     (after, through): (i64, i64),
     (events_max, bytes_max): (usize, usize),
-) -> Result<Option<Vec<(Told, Box<RawValue>)>>> {
+) -> Result<Option<Vec<(FeedRow, Box<RawValue>)>>> {
     let most = events_max as i64 + 1;
-    let told: Vec<Told> = db.list(FRESH, args![SHORT_BYTES_MAX, after, through, most]).await?;
+    let told: Vec<FeedRow> = db.list(FRESH, args![SHORT_BYTES_MAX, after, through, most]).await?;
     if told.len() > events_max || told.iter().map(|one| one.bytes).sum::<usize>() > bytes_max {
         return Ok(None);
     }
-    bodies(db, told).await.map(Some)
+    attach_bodies(db, told).await.map(Some)
 }
 
 /// The rows with their bodies, in order. A row whose body is missing has been cleaned away meanwhile and is left out.
-pub async fn bodies(db: &Db, told: Vec<Told>) -> Result<Vec<(Told, Box<RawValue>)>> {
+pub async fn attach_bodies(db: &Db, told: Vec<FeedRow>) -> Result<Vec<(FeedRow, Box<RawValue>)>> {
     let long: Vec<i64> = told.iter().filter(|one| one.body.is_none()).map(|one| one.sequence).collect();
     let mut read: HashMap<i64, String> = HashMap::new();
     if !long.is_empty() {
         let most = long.len();
-        let found: Vec<(i64, String)> = db.select(&Select::new(BODIES).any("sequence", long).limit(most)).await?;
+        let found: Vec<(i64, String)> = db.select(&Select::new(BODIES).where_in("sequence", long).limit(most)).await?;
         read.extend(found);
     }
     let bodies = told.into_iter().filter_map(|mut one| {
         let body = one.body.take().or_else(|| read.remove(&one.sequence))?;
-        Some(raw(body).map(|body| (one, body)))
+        Some(to_raw_json(body).map(|body| (one, body)))
     });
     bodies.collect()
 }
 
-fn raw(body: String) -> Result<Box<RawValue>> {
+fn to_raw_json(body: String) -> Result<Box<RawValue>> {
     RawValue::from_string(body).map_err(Error::internal)
 }

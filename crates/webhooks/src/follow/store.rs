@@ -2,7 +2,7 @@
 //!
 //! One `INSERT … SELECT` over the subscriptions creates one delivery for every endpoint whose patterns match the event.
 
-use kernel::store::{Follower, Happening, Value};
+use kernel::store::{Follower, NewEvent, Value};
 
 use feature_kit::subscription::matching_patterns;
 
@@ -69,38 +69,41 @@ kernel::statements! {
 /// Delivers an event to every endpoint that subscribes to it.
 pub const SUBSCRIBERS: Follower = Follower {
     name: "webhooks",
-    only_if: Some((SUBSCRIBED, subscribed)),
-    statements: &[(WAKE, waking), (DELIVER, delivering)],
+    only_if: Some((SUBSCRIBED, subscribed_args)),
+    statements: &[(WAKE, wake_args), (DELIVER, deliver_args)],
 };
 /// Delivers an event only to the endpoint it is about, whatever the subscriptions are. Test events use it.
-pub const ITSELF: Follower =
-    Follower { name: "webhooks", only_if: None, statements: &[(WAKE_ONE, waking_one), (DELIVER_ONE, delivering_one)] };
+pub const SINGLE_ENDPOINT: Follower = Follower {
+    name: "webhooks",
+    only_if: None,
+    statements: &[(WAKE_ONE, wake_one_args), (DELIVER_ONE, deliver_one_args)],
+};
 
-fn subscribed(event: &Happening<'_>) -> Vec<Value> {
-    wanted(event).into()
+fn subscribed_args(event: &NewEvent<'_>) -> Vec<Value> {
+    pattern_args(event).into()
 }
 
-fn waking(event: &Happening<'_>) -> Vec<Value> {
-    [event.sequence.into()].into_iter().chain(wanted(event)).collect()
+fn wake_args(event: &NewEvent<'_>) -> Vec<Value> {
+    [event.sequence.into()].into_iter().chain(pattern_args(event)).collect()
 }
 
-fn delivering(event: &Happening<'_>) -> Vec<Value> {
-    told(event).into_iter().chain(wanted(event)).collect()
+fn deliver_args(event: &NewEvent<'_>) -> Vec<Value> {
+    event_args(event).into_iter().chain(pattern_args(event)).collect()
 }
 
-fn waking_one(event: &Happening<'_>) -> Vec<Value> {
+fn wake_one_args(event: &NewEvent<'_>) -> Vec<Value> {
     vec![event.sequence.into(), event.record.into()]
 }
 
-fn delivering_one(event: &Happening<'_>) -> Vec<Value> {
-    told(event).into_iter().chain([event.record.into()]).collect()
+fn deliver_one_args(event: &NewEvent<'_>) -> Vec<Value> {
+    event_args(event).into_iter().chain([event.record.into()]).collect()
 }
 
-fn wanted(event: &Happening<'_>) -> [Value; 3] {
+fn pattern_args(event: &NewEvent<'_>) -> [Value; 3] {
     matching_patterns(event.kind).map(Into::into)
 }
 
-fn told(event: &Happening<'_>) -> [Value; 6] {
-    let Happening { id, sequence, kind, record, at, now } = *event;
+fn event_args(event: &NewEvent<'_>) -> [Value; 6] {
+    let NewEvent { id, sequence, kind, record, at, now } = *event;
     [id.into(), sequence.into(), kind.into(), record.into(), now.into(), at.into()]
 }

@@ -39,12 +39,12 @@ kernel::statements! {
 
 /// Clamps future timestamps of a tenant's endpoints and deliveries, before the tenant's clock is set back. A delivery that
 /// waits longer than any retry can is due now. Returns how many deliveries changed.
-pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
+pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
     let mut all = 0;
     let mut after = String::new();
     while let Some(id) = db.find::<WebhookId>(NEXT_ENDPOINT, args![after]).await? {
         loop {
-            let brought = db.write(async move |tx| bring_endpoint_back(tx, id, now).await).await?;
+            let brought = db.write(async move |tx| clamp_endpoint_step(tx, id, now).await).await?;
             all += brought;
             if brought < STEP_ROWS.unsigned_abs() {
                 break;
@@ -56,20 +56,20 @@ pub async fn bring_back(db: &Db, now: Timestamp) -> Result<u64> {
 }
 
 /// One step for one endpoint. The lock order is: endpoint, lane, state, deliveries.
-async fn bring_endpoint_back(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<u64> {
-    let (latest, overlap_end) = (now.plus(WAIT_MAX_MS), now.plus(OVERLAP_HOURS_MAX * HOUR_MS));
+async fn clamp_endpoint_step(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<u64> {
+    let (latest, overlap_end) = (now.plus_ms(WAIT_MAX_MS), now.plus_ms(OVERLAP_HOURS_MAX * HOUR_MS));
     let lane = id.to_string();
     // The endpoint may have been removed meanwhile.
     let Some(changed_at) = tx.find::<Timestamp>(CHANGED_AT, args![id]).await? else { return Ok(0) };
     let later_ms = (changed_at.as_millis() - now.as_millis()).max(0);
     tx.exec(BRING_BACK, args![id, now]).await?;
     tx.exec(BRING_OVERLAP_BACK, args![id, later_ms, now, overlap_end]).await?;
-    lanes::bring_back(tx, WEBHOOK_LANE, &lane, now, latest).await?;
+    lanes::clamp_future_timestamps(tx, WEBHOOK_LANE, &lane, now, latest).await?;
     tx.exec(BRING_STATE_BACK, args![id, now, latest]).await?;
     let under_way = tx.exec(BRING_UNDER_WAY_BACK, args![id, now, latest]).await?;
     let brought = tx.exec(BRING_WAITING_BACK, args![id, now, latest, STEP_ROWS]).await?;
     if brought + under_way > 0 {
-        lanes::wake(tx, WEBHOOK_LANE, &lane).await?;
+        lanes::wake_lane(tx, WEBHOOK_LANE, &lane).await?;
     }
     Ok(brought)
 }

@@ -7,13 +7,13 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use bytes::Bytes;
 use kernel::base::{Result, TenantId, Timestamp};
 use kernel::http::App;
-use kernel::outbound::{Failure, FailureKind, Request, Response};
+use kernel::outbound::{Failure, FailureKind, OutboundRequest, OutboundResponse};
 use kernel::store::Db;
 
-use super::super::deliveries::{Attempt, RESPONSE_BYTES_KEPT, Timings};
-use super::outcome::{Due, Fate, GONE, Outcome};
-use super::schedule::{HOLDING, bounded, next_attempt, retry_after};
-use super::{Endpoint, Settings, sign, store};
+use super::super::deliveries::{DeliveryAttempt, DeliveryTimings, RESPONSE_BYTES_KEPT};
+use super::outcome::{DeliveryOutcome, DeliveryVerdict, DueDelivery, GONE};
+use super::schedule::{HOLDING_STATUSES, cap_retry_after, next_attempt, parse_retry_after};
+use super::{Endpoint, SenderSettings, sign, store};
 
 /// How much of a response body is read; the rest is dropped.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -25,55 +25,61 @@ static WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signatur
 const OUR_HEADERS: usize = 6;
 
 /// Sends one delivery once.
-pub async fn send(app: Arc<App>, db: Db, settings: Arc<Settings>, endpoint: Arc<Endpoint>, mut due: Due) -> Outcome {
-    let (at, asked) = (app.world.now(), endpoint.version);
-    let again = Fate::Retry(at.plus(settings.first_wait_ms()));
-    let body = match body(&db, &mut due).await {
+pub async fn send_delivery(
+    app: Arc<App>,
+    db: Db,
+    settings: Arc<SenderSettings>,
+    endpoint: Arc<Endpoint>,
+    mut due: DueDelivery,
+) -> DeliveryOutcome {
+    let (at, asked) = (app.env.now(), endpoint.version);
+    let again = DeliveryVerdict::Retry(at.plus_ms(settings.first_wait_ms()));
+    let body = match load_body(&db, &mut due).await {
         Ok(Some(body)) => body,
-        Ok(None) => return Outcome::unsent(due, asked, Fate::Expired),
+        Ok(None) => return DeliveryOutcome::for_unsent(due, asked, DeliveryVerdict::Expired),
         // The database is unreachable: nothing was sent, and no attempt is counted.
         Err(error) => {
             tracing::warn!(%error, delivery = %due.id, "failed to read the payload of a delivery");
-            return Outcome::unsent(due, asked, again);
+            return DeliveryOutcome::for_unsent(due, asked, again);
         }
     };
-    let Some(request) = request(&settings, &endpoint, db.tenant_id(), &due, body, at) else {
-        return Outcome::unsent(due, asked, Fate::GivenUp);
+    let Some(request) = build_request(&settings, &endpoint, db.tenant_id(), &due, body, at) else {
+        return DeliveryOutcome::for_unsent(due, asked, DeliveryVerdict::GivenUp);
     };
-    let (attempt, not_before) = match app.outbound.send(request).await {
-        Ok(response) => read_answer(at, app.world.now(), &response),
+    let (attempt, not_before) = match app.outbound.send_request(request).await {
+        Ok(response) => read_response(at, app.env.now(), &response),
         // Our own limit held the request back, which is no failure of the endpoint and costs no attempt.
-        Err(failure) if failure.kind == FailureKind::HeldBack => return Outcome::unsent(due, asked, again),
-        Err(failure) => read_failure(at, app.world.now(), &failure),
+        Err(failure) if failure.kind == FailureKind::HeldBack => return DeliveryOutcome::for_unsent(due, asked, again),
+        Err(failure) => read_failure(at, app.env.now(), &failure),
     };
-    let now = app.world.now();
+    let now = app.env.now();
     let retry = || {
         let tries = usize::try_from(due.tries + 1).unwrap_or(usize::MAX);
-        next_attempt(&settings.schedule_ms, tries, now, not_before, &app.world.chance)
+        next_attempt(&settings.schedule_ms, tries, now, not_before, &app.env.random)
     };
     let fate = match attempt.status_code {
-        _ if attempt.error.is_none() => Fate::Succeeded,
-        Some(GONE) => Fate::Gone(retry()),
-        _ => retry().map_or(Fate::GivenUp, Fate::Retry),
+        _ if attempt.error.is_none() => DeliveryVerdict::Succeeded,
+        Some(GONE) => DeliveryVerdict::Gone(retry()),
+        _ => retry().map_or(DeliveryVerdict::GivenUp, DeliveryVerdict::Retry),
     };
-    let holds = attempt.status_code.is_some_and(|status| HOLDING.contains(&status));
-    let hold_until = not_before.filter(|_| holds).map(|until| bounded(until, now));
+    let holds = attempt.status_code.is_some_and(|status| HOLDING_STATUSES.contains(&status));
+    let hold_until = not_before.filter(|_| holds).map(|until| cap_retry_after(until, now));
     let hold = hold_until.and_then(|until| Some((until, endpoint.target.clone()?)));
-    Outcome { due, attempt: Some(attempt), fate, asked, hold }
+    DeliveryOutcome { due, attempt: Some(attempt), verdict: fate, endpoint_version: asked, retry_after: hold }
 }
 
 /// The payload; `None` when it is no longer kept.
-async fn body(db: &Db, due: &mut Due) -> Result<Option<Bytes>> {
+async fn load_body(db: &Db, due: &mut DueDelivery) -> Result<Option<Bytes>> {
     match due.body.take() {
         Some(body) => Ok(Some(body)),
-        None => Ok(store::body(db, due.event_sequence).await?.map(Bytes::from)),
+        None => Ok(store::find_body(db, due.event_sequence).await?.map(Bytes::from)),
     }
 }
 
-pub type Headers = HeaderMap;
+pub type EndpointHeaders = HeaderMap;
 
 /// The headers that every request to an endpoint has: the tenant's own, and our constant ones. `None` if one cannot be sent.
-pub fn headers(of_owner: &BTreeMap<String, String>) -> Option<Headers> {
+pub fn build_base_headers(of_owner: &BTreeMap<String, String>) -> Option<EndpointHeaders> {
     let mut headers = HeaderMap::with_capacity(of_owner.len() + OUR_HEADERS);
     for (name, value) in of_owner {
         headers.insert(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
@@ -83,67 +89,67 @@ pub fn headers(of_owner: &BTreeMap<String, String>) -> Option<Headers> {
     Some(headers)
 }
 
-fn request(
-    settings: &Settings,
+fn build_request(
+    settings: &SenderSettings,
     endpoint: &Endpoint,
     tenant: Option<TenantId>,
-    due: &Due,
+    due: &DueDelivery,
     body: Bytes,
     at: Timestamp,
-) -> Option<Request> {
+) -> Option<OutboundRequest> {
     let mut headers = endpoint.headers.clone()?;
     let (id, timestamp) = (due.event_id.to_string(), at.as_millis() / 1_000);
     let secrets = endpoint.secrets.iter().filter(|secret| secret.valid_until.is_none_or(|until| until > at));
-    let signature = sign::signature(&id, timestamp, &body, secrets.map(|secret| &secret.key));
+    let signature = sign::signature_header(&id, timestamp, &body, secrets.map(|secret| &secret.key));
     headers.insert(&WEBHOOK_ID, HeaderValue::try_from(id).ok()?);
     headers.insert(&WEBHOOK_TIMESTAMP, HeaderValue::from(timestamp));
     headers.insert(&WEBHOOK_SIGNATURE, HeaderValue::try_from(signature).ok()?);
-    Some(Request {
+    Some(OutboundRequest {
         method: Method::POST,
         target: endpoint.target.clone()?,
         headers,
         body,
         timeout: settings.timeout,
         body_max: ANSWER_BYTES_MAX,
-        for_whom: tenant,
+        tenant,
     })
 }
 
-fn read_answer(at: Timestamp, now: Timestamp, response: &Response) -> (Attempt, Option<Timestamp>) {
-    let attempt = Attempt {
+fn read_response(at: Timestamp, now: Timestamp, response: &OutboundResponse) -> (DeliveryAttempt, Option<Timestamp>) {
+    let attempt = DeliveryAttempt {
         at,
         status_code: Some(i64::from(response.status)),
-        error: fault_of(response.status),
-        response_body: Some(kept(&response.body)),
+        error: find_status_error(response.status),
+        response_body: Some(response_excerpt(&response.body)),
         address: Some(response.address.to_string()),
         duration_ms: response.timings.total_ms,
-        timings: timings(&response.timings),
+        timings: to_delivery_timings(&response.timings),
     };
-    (attempt, asked_for(&response.headers, now))
+    (attempt, find_retry_after(&response.headers, now))
 }
 
 /// A status counts even if the body then breaks off, because the body is only for the log. Only a success needs a whole
 /// body.
-fn read_failure(at: Timestamp, now: Timestamp, failure: &Failure) -> (Attempt, Option<Timestamp>) {
+fn read_failure(at: Timestamp, now: Timestamp, failure: &Failure) -> (DeliveryAttempt, Option<Timestamp>) {
     let broken = format!("{}: {}", failure.kind.as_str(), failure.detail);
-    let error = match failure.status.and_then(fault_of) {
+    let error = match failure.status.and_then(find_status_error) {
         Some(fault) => format!("{fault}, and then {broken}"),
         None => broken,
     };
-    let attempt = Attempt {
+    let attempt = DeliveryAttempt {
         at,
         status_code: failure.status.map(i64::from),
         error: Some(error),
-        response_body: failure.status.map(|_| kept(&failure.body)),
+        response_body: failure.status.map(|_| response_excerpt(&failure.body)),
         address: failure.address.map(|address| address.to_string()),
         duration_ms: failure.timings.total_ms,
-        timings: timings(&failure.timings),
+        timings: to_delivery_timings(&failure.timings),
     };
-    (attempt, asked_for(&failure.headers, now))
+    (attempt, find_retry_after(&failure.headers, now))
 }
 
 /// Why a response with this status is no success.
-fn fault_of(status: u16) -> Option<String> {
+fn find_status_error(status: u16) -> Option<String> {
     match status {
         200..=299 => None,
         300..=399 => Some("redirect: redirects are not followed".to_owned()),
@@ -152,19 +158,19 @@ fn fault_of(status: u16) -> Option<String> {
 }
 
 /// The time in the response's `Retry-After`, if it has one.
-fn asked_for(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
+fn find_retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    retry_after(text, now)
+    parse_retry_after(text, now)
 }
 
 /// The start of a response body, as text that both databases can store.
-fn kept(body: &[u8]) -> String {
+fn response_excerpt(body: &[u8]) -> String {
     let start = &body[..body.len().min(RESPONSE_BYTES_KEPT)];
     String::from_utf8_lossy(start).replace('\0', "\u{fffd}")
 }
 
-fn timings(timings: &kernel::outbound::Timings) -> Timings {
-    Timings {
+fn to_delivery_timings(timings: &kernel::outbound::OutboundTimings) -> DeliveryTimings {
+    DeliveryTimings {
         resolve_ms: timings.resolve_ms,
         connect_ms: timings.connect_ms,
         tls_ms: timings.tls_ms,

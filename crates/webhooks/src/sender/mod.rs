@@ -22,19 +22,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kernel::base::{DAY_MS, HmacKey, Result, Timestamp};
-use kernel::jobs::Node;
-use kernel::jobs::dispatch::{Dispatcher, Limits, Work};
-use kernel::jobs::lanes::{Lane, POLL_MS};
+use kernel::jobs::ServerNode;
+use kernel::jobs::dispatch::{DispatchLimits, Dispatcher, WorkKind};
+use kernel::jobs::lanes::{LeasedLane, POLL_MS};
 use kernel::outbound::Target;
 
 use super::WEBHOOK_LANE;
 use lane::EndpointLane;
-use pace::Pause;
+use pace::PauseReason;
 pub use schedule::{SCHEDULE_MS, WAIT_MAX_MS};
 
 /// The operator's settings for sending.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct SenderSettings {
     /// The waits between attempts; after the last one a delivery is given up.
     pub schedule_ms: Vec<i64>,
     /// The timeout of one attempt, the response body included.
@@ -49,9 +49,9 @@ pub struct Settings {
     pub stop_max: Duration,
 }
 
-impl Default for Settings {
+impl Default for SenderSettings {
     fn default() -> Self {
-        Settings {
+        SenderSettings {
             schedule_ms: SCHEDULE_MS.to_vec(),
             timeout: Duration::from_secs(15),
             auto_disable_ms: 5 * DAY_MS,
@@ -62,7 +62,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl SenderSettings {
     /// The first wait of the schedule.
     fn first_wait_ms(&self) -> i64 {
         self.schedule_ms.first().copied().unwrap_or(POLL_MS)
@@ -75,7 +75,7 @@ pub struct Endpoint {
     /// `None` when nothing may be sent to the endpoint.
     target: Option<Target>,
     /// The headers that every request has; `None` if a header of the tenant cannot be sent.
-    headers: Option<attempt::Headers>,
+    headers: Option<attempt::EndpointHeaders>,
     secrets: Vec<SigningSecret>,
     rate_limit_per_second: Option<i64>,
     ordered: bool,
@@ -85,7 +85,7 @@ pub struct Endpoint {
     /// Why pending deliveries are skipped, if the endpoint is disabled or deleted.
     skip_reason: &'static str,
     recovering: bool,
-    state: State,
+    state: EndpointState,
 }
 
 impl Endpoint {
@@ -102,10 +102,10 @@ pub struct SigningSecret {
 }
 
 /// The saved state of an endpoint, as its lane last left it.
-pub struct State {
+pub struct EndpointState {
     consecutive_failures: i64,
     failing_since: Option<Timestamp>,
-    paused: Option<(Timestamp, Pause)>,
+    paused: Option<(Timestamp, PauseReason)>,
     drained: i64,
     /// Whether deliveries that were pending when order was enabled still need their record id.
     records_missing: bool,
@@ -113,11 +113,11 @@ pub struct State {
 
 /// Sends due deliveries. Cheap to clone.
 #[derive(Clone)]
-pub struct Sender(Dispatcher<Sending>);
+pub struct WebhookSender(Dispatcher<SenderContext>);
 
-impl Sender {
-    pub fn new(node: Node, settings: Settings) -> Self {
-        Sender(Dispatcher::new(Sending { node, settings: Arc::new(settings) }))
+impl WebhookSender {
+    pub fn new(node: ServerNode, settings: SenderSettings) -> Self {
+        WebhookSender(Dispatcher::new(SenderContext { node, settings: Arc::new(settings) }))
     }
 
     /// See [`Dispatcher::run_due`].
@@ -133,25 +133,25 @@ impl Sender {
 
 /// Shared by the lanes of all endpoints.
 #[derive(Clone)]
-struct Sending {
-    node: Node,
-    settings: Arc<Settings>,
+struct SenderContext {
+    node: ServerNode,
+    settings: Arc<SenderSettings>,
 }
 
-impl Work for Sending {
+impl WorkKind for SenderContext {
     const KIND: &'static str = WEBHOOK_LANE;
     type Lane = EndpointLane;
 
-    fn node(&self) -> &Node {
+    fn node(&self) -> &ServerNode {
         &self.node
     }
 
-    fn limits(&self) -> Limits {
-        let Settings { lanes_max, tenure, stop_max, .. } = *self.settings;
-        Limits { lanes_max, tenure, stop_max }
+    fn limits(&self) -> DispatchLimits {
+        let SenderSettings { lanes_max, tenure, stop_max, .. } = *self.settings;
+        DispatchLimits { lanes_max, tenure_max: tenure, stop_max }
     }
 
-    fn open(&self, lane: Lane) -> Option<EndpointLane> {
+    fn open_lane(&self, lane: LeasedLane) -> Option<EndpointLane> {
         let Ok(id) = lane.key.parse() else {
             tracing::error!(lane = lane.key, "lane key is not an endpoint id");
             return None;

@@ -7,11 +7,11 @@ use kernel::base::{Code, EventId, Timestamp};
 use kernel::outbound::Target;
 use metrics::Counter;
 
-use super::super::deliveries::{Attempt, DeliveryId};
+use super::super::deliveries::{DeliveryAttempt, DeliveryId};
 
 /// A delivery that is due.
 #[derive(Clone, Debug)]
-pub struct Due {
+pub struct DueDelivery {
     pub id: DeliveryId,
     pub event_id: EventId,
     pub event_sequence: i64,
@@ -27,12 +27,13 @@ pub struct Due {
     pub is_behind: bool,
 }
 
-impl Due {
+impl DueDelivery {
     /// A copy without the payload, for recording a failure.
-    pub fn without_body(&self) -> Due {
-        let Due { id, event_id, event_sequence, tries, attempts, resends, next_attempt_at, is_behind, .. } = *self;
+    pub fn without_body(&self) -> DueDelivery {
+        let DueDelivery { id, event_id, event_sequence, tries, attempts, resends, next_attempt_at, is_behind, .. } =
+            *self;
         let record_id = self.record_id.clone();
-        Due {
+        DueDelivery {
             id,
             event_id,
             event_sequence,
@@ -52,7 +53,7 @@ pub const GONE: i64 = 410;
 
 /// What an attempt means for its delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum DeliveryVerdict {
     Succeeded,
     Retry(Timestamp),
     GivenUp,
@@ -65,49 +66,51 @@ pub enum Fate {
 
 /// A finished attempt. Without `attempt`, nothing was sent.
 #[derive(Clone, Debug)]
-pub struct Outcome {
-    pub due: Due,
-    pub attempt: Option<Attempt>,
-    pub fate: Fate,
+pub struct DeliveryOutcome {
+    pub due: DueDelivery,
+    pub attempt: Option<DeliveryAttempt>,
+    pub verdict: DeliveryVerdict,
     /// The version of the endpoint that the request was sent to.
-    pub asked: i64,
+    pub endpoint_version: i64,
     /// The `Retry-After` that pauses the whole endpoint: until when, and the URL that sent it.
-    pub hold: Option<(Timestamp, Target)>,
+    pub retry_after: Option<(Timestamp, Target)>,
 }
 
-impl Outcome {
-    pub fn unsent(due: Due, asked: i64, fate: Fate) -> Self {
-        Outcome { due, attempt: None, fate, asked, hold: None }
+impl DeliveryOutcome {
+    pub fn for_unsent(due: DueDelivery, endpoint_version: i64, verdict: DeliveryVerdict) -> Self {
+        DeliveryOutcome { due, attempt: None, verdict, endpoint_version, retry_after: None }
     }
 
     /// Whether this version of the endpoint answered 410.
     pub fn is_gone(&self, version: i64) -> bool {
-        matches!(self.fate, Fate::Gone(_)) && self.asked == version
+        matches!(self.verdict, DeliveryVerdict::Gone(_)) && self.endpoint_version == version
     }
 
     /// Whether a request to this version of the endpoint failed.
     pub fn has_failed(&self, version: i64) -> bool {
-        self.attempt.is_some() && self.fate != Fate::Succeeded && self.asked == version
+        self.attempt.is_some() && self.verdict != DeliveryVerdict::Succeeded && self.endpoint_version == version
     }
 
     /// Until when this URL asked for no request at all, if it did.
-    pub fn held_by(&self, place: &str) -> Option<Timestamp> {
-        self.hold.as_ref().filter(|(_, asked)| asked.as_str() == place).map(|(until, _)| *until)
+    pub fn find_retry_after(&self, place: &str) -> Option<Timestamp> {
+        self.retry_after.as_ref().filter(|(_, asked)| asked.as_str() == place).map(|(until, _)| *until)
     }
 
     /// The verdict, given the endpoint's present version and whether it is enabled.
-    pub fn fate_at(&self, version: i64, enabled: bool) -> Fate {
-        match self.fate {
-            Fate::Gone(retry) if enabled && version != self.asked => retry.map_or(Fate::GivenUp, Fate::Retry),
+    pub fn verdict_at_version(&self, version: i64, enabled: bool) -> DeliveryVerdict {
+        match self.verdict {
+            DeliveryVerdict::Gone(retry) if enabled && version != self.endpoint_version => {
+                retry.map_or(DeliveryVerdict::GivenUp, DeliveryVerdict::Retry)
+            }
             fate => fate,
         }
     }
 
     /// The `outcome` label under which `/metrics` counts the attempt.
-    pub fn name(&self) -> &'static str {
-        match (&self.attempt, self.fate) {
+    pub fn metric_label(&self) -> &'static str {
+        match (&self.attempt, self.verdict) {
             (None, _) => "not_sent",
-            (Some(_), Fate::Succeeded) => "succeeded",
+            (Some(_), DeliveryVerdict::Succeeded) => "succeeded",
             (Some(attempt), _) => {
                 let error = attempt.error.as_deref().unwrap_or_default();
                 let code = error.split(':').next().unwrap_or_default();
@@ -129,11 +132,11 @@ impl Outcome {
 
 /// Counters of attempts by outcome. The handles are cached, because finding one by its labels takes longer than counting.
 #[derive(Default)]
-pub struct Tally(HashMap<&'static str, Counter>);
+pub struct AttemptCounters(HashMap<&'static str, Counter>);
 
-impl Tally {
-    pub fn count(&mut self, outcome: &Outcome) {
-        let name = outcome.name();
+impl AttemptCounters {
+    pub fn count_attempt(&mut self, outcome: &DeliveryOutcome) {
+        let name = outcome.metric_label();
         let counter = || metrics::counter!("webhook_attempts_total", "outcome" => name);
         self.0.entry(name).or_insert_with(counter).increment(1);
     }

@@ -3,7 +3,7 @@
 
 use kernel::base::{MINUTE_MS, Timestamp};
 
-use super::State;
+use super::EndpointState;
 
 /// The largest number of attempts under way to one endpoint.
 pub const WINDOW_MAX: usize = 16;
@@ -16,24 +16,26 @@ const PROBE_WAIT_MAX_MS: i64 = MINUTE_MS;
 
 /// Why nothing is sent to an endpoint for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pause {
+pub enum PauseReason {
     Failing,
     RateLimit,
     /// The endpoint asked for it with `Retry-After`.
     RetryAfter,
 }
 
-impl Pause {
+impl PauseReason {
     pub fn as_str(self) -> &'static str {
         match self {
-            Pause::Failing => "failing",
-            Pause::RateLimit => "rate_limit",
-            Pause::RetryAfter => "retry_after",
+            PauseReason::Failing => "failing",
+            PauseReason::RateLimit => "rate_limit",
+            PauseReason::RetryAfter => "retry_after",
         }
     }
 
-    pub fn stored(text: &str) -> Option<Pause> {
-        [Pause::Failing, Pause::RateLimit, Pause::RetryAfter].into_iter().find(|pause| pause.as_str() == text)
+    pub fn find_stored(text: &str) -> Option<PauseReason> {
+        [PauseReason::Failing, PauseReason::RateLimit, PauseReason::RetryAfter]
+            .into_iter()
+            .find(|pause| pause.as_str() == text)
     }
 }
 
@@ -44,32 +46,32 @@ pub struct Pace {
     paused_until: Option<Timestamp>,
     held_until: Option<Timestamp>,
     probe_wait_ms: i64,
-    bucket: Option<Bucket>,
+    bucket: Option<EndpointTokenBucket>,
 }
 
 impl Pace {
     /// Continues from the endpoint's saved state.
-    pub fn new(rate_per_second: Option<i64>, state: &State, probe_wait_ms: i64, now: Timestamp) -> Self {
+    pub fn new(rate_per_second: Option<i64>, state: &EndpointState, probe_wait_ms: i64, now: Timestamp) -> Self {
         let (failures, failing_since) = (state.consecutive_failures, state.failing_since);
         let window = if failures == 0 { WINDOW_START } else { 1 };
-        let paused = |why: Pause| state.paused.filter(|(_, reason)| *reason == why).map(|(until, _)| until);
-        let mut bucket = rate_per_second.map(|rate| Bucket { rate, tokens: 1_000, at: now });
-        if let (Some(bucket), Some(until)) = (&mut bucket, paused(Pause::RateLimit)) {
+        let paused = |why: PauseReason| state.paused.filter(|(_, reason)| *reason == why).map(|(until, _)| until);
+        let mut bucket = rate_per_second.map(|rate| EndpointTokenBucket { rate, tokens: 1_000, at: now });
+        if let (Some(bucket), Some(until)) = (&mut bucket, paused(PauseReason::RateLimit)) {
             // The next token is available at the saved time, not one interval from now.
             bucket.tokens -= bucket.rate * (until.as_millis() - now.as_millis()).clamp(0, MINUTE_MS);
         }
-        let (paused_until, held_until) = (paused(Pause::Failing), paused(Pause::RetryAfter));
+        let (paused_until, held_until) = (paused(PauseReason::Failing), paused(PauseReason::RetryAfter));
         Pace { window, failures, failing_since, paused_until, held_until, probe_wait_ms, bucket }
     }
 
     /// Changes the rate limit. The same limit keeps its tokens.
-    pub fn limit(&mut self, rate_per_second: Option<i64>, now: Timestamp) {
+    pub fn set_rate_limit(&mut self, rate_per_second: Option<i64>, now: Timestamp) {
         if self.bucket.as_ref().map(|bucket| bucket.rate) != rate_per_second {
-            self.bucket = rate_per_second.map(|rate| Bucket { rate, tokens: 1_000, at: now });
+            self.bucket = rate_per_second.map(|rate| EndpointTokenBucket { rate, tokens: 1_000, at: now });
         }
     }
 
-    pub fn failures(&self) -> i64 {
+    pub fn consecutive_failures(&self) -> i64 {
         self.failures
     }
 
@@ -78,7 +80,7 @@ impl Pace {
     }
 
     /// How many attempts may be started now, beside those under way.
-    pub fn room(&mut self, under_way: usize, now: Timestamp) -> usize {
+    pub fn free_slots(&mut self, under_way: usize, now: Timestamp) -> usize {
         if self.held_until.is_some_and(|until| until > now) {
             return 0;
         }
@@ -87,16 +89,16 @@ impl Pace {
         } else {
             self.window.saturating_sub(under_way)
         };
-        self.bucket.as_mut().map_or(room, |bucket| room.min(bucket.whole(now)))
+        self.bucket.as_mut().map_or(room, |bucket| room.min(bucket.refill_tokens(now)))
     }
 
-    pub fn started(&mut self) {
+    pub fn record_start(&mut self) {
         if let Some(bucket) = &mut self.bucket {
             bucket.tokens -= 1_000;
         }
     }
 
-    pub fn succeeded(&mut self) {
+    pub fn record_success(&mut self) {
         // After the breaker was open, the window starts at 1 again.
         self.window = if self.failures >= BREAKER_AFTER { 1 } else { (self.window + 1).min(WINDOW_MAX) };
         self.failures = 0;
@@ -104,28 +106,33 @@ impl Pace {
         self.paused_until = None;
     }
 
-    pub fn failed(&mut self, now: Timestamp) {
+    pub fn record_failure(&mut self, now: Timestamp) {
         self.window = (self.window / 2).max(1);
         self.failures += 1;
         self.failing_since.get_or_insert(now);
         if self.failures >= BREAKER_AFTER {
             let doublings = u32::try_from(self.failures - BREAKER_AFTER).unwrap_or(u32::MAX).min(16);
             let wait = self.probe_wait_ms.saturating_mul(1 << doublings).min(PROBE_WAIT_MAX_MS);
-            self.paused_until = Some(now.plus(wait));
+            self.paused_until = Some(now.plus_ms(wait));
         }
     }
 
     /// Holds all attempts until the endpoint's `Retry-After`. A success meanwhile was already under way and does not end the
     /// hold.
-    pub fn hold(&mut self, until: Option<Timestamp>) {
+    pub fn hold_until(&mut self, until: Option<Timestamp>) {
         self.held_until = self.held_until.max(until);
     }
 
     /// Until when no attempt can start, and why.
-    pub fn pause(&mut self, now: Timestamp) -> Option<(Timestamp, Pause)> {
+    pub fn find_pause(&mut self, now: Timestamp) -> Option<(Timestamp, PauseReason)> {
         let failing = self.paused_until.filter(|_| self.failures >= BREAKER_AFTER);
-        let empty = self.bucket.as_mut().and_then(|bucket| (bucket.whole(now) == 0).then(|| bucket.next(now)));
-        let pauses = [(self.held_until, Pause::RetryAfter), (failing, Pause::Failing), (empty, Pause::RateLimit)];
+        let empty =
+            self.bucket.as_mut().and_then(|bucket| (bucket.refill_tokens(now) == 0).then(|| bucket.next_token_at(now)));
+        let pauses = [
+            (self.held_until, PauseReason::RetryAfter),
+            (failing, PauseReason::Failing),
+            (empty, PauseReason::RateLimit),
+        ];
         let pauses = pauses.into_iter().filter_map(|(until, why)| Some((until.filter(|until| *until > now)?, why)));
         pauses.max_by_key(|(until, _)| *until)
     }
@@ -133,14 +140,14 @@ impl Pace {
 
 /// A token bucket that counts thousandths of a token. It starts with one token, so that a lane that moves to another node
 /// never exceeds the rate.
-struct Bucket {
+struct EndpointTokenBucket {
     rate: i64,
     tokens: i64,
     at: Timestamp,
 }
 
-impl Bucket {
-    fn whole(&mut self, now: Timestamp) -> usize {
+impl EndpointTokenBucket {
+    fn refill_tokens(&mut self, now: Timestamp) -> usize {
         let passed = (now.as_millis() - self.at.as_millis()).clamp(0, MINUTE_MS);
         // One token per second is a thousandth per millisecond. A tenth of a second's worth may be saved up.
         let saved_max = (self.rate * 100).max(1_000);
@@ -149,9 +156,9 @@ impl Bucket {
         usize::try_from(self.tokens / 1_000).unwrap_or(0)
     }
 
-    fn next(&self, now: Timestamp) -> Timestamp {
+    fn next_token_at(&self, now: Timestamp) -> Timestamp {
         let missing = 1_000 - self.tokens;
-        now.plus((missing + self.rate - 1) / self.rate)
+        now.plus_ms((missing + self.rate - 1) / self.rate)
     }
 }
 
@@ -165,52 +172,65 @@ mod tests {
         Pace::new(rate, &state(None), 5_000, NOW)
     }
 
-    fn state(paused: Option<(Timestamp, Pause)>) -> State {
-        State { consecutive_failures: 0, failing_since: None, paused, drained: 1, records_missing: false }
+    fn state(paused: Option<(Timestamp, PauseReason)>) -> EndpointState {
+        EndpointState { consecutive_failures: 0, failing_since: None, paused, drained: 1, records_missing: false }
     }
 
     #[test]
     fn the_window_opens_with_success_and_closes_with_failure() {
         let mut pace = pace(None);
-        assert_eq!(pace.room(0, NOW), WINDOW_START);
-        (0..100).for_each(|_| pace.succeeded());
-        assert_eq!((pace.room(0, NOW), pace.room(10, NOW), pace.room(99, NOW)), (WINDOW_MAX, WINDOW_MAX - 10, 0));
-        (0..10).for_each(|_| pace.failed(NOW));
-        assert_eq!(pace.room(0, NOW), 1);
+        assert_eq!(pace.free_slots(0, NOW), WINDOW_START);
+        (0..100).for_each(|_| pace.record_success());
+        assert_eq!(
+            (pace.free_slots(0, NOW), pace.free_slots(10, NOW), pace.free_slots(99, NOW)),
+            (WINDOW_MAX, WINDOW_MAX - 10, 0)
+        );
+        (0..10).for_each(|_| pace.record_failure(NOW));
+        assert_eq!(pace.free_slots(0, NOW), 1);
     }
 
     #[test]
     fn a_failing_endpoint_is_probed_one_attempt_at_a_time_and_starts_slowly_again() {
         let mut pace = pace(None);
-        (0..BREAKER_AFTER).for_each(|_| pace.failed(NOW));
-        assert_eq!(pace.pause(NOW), Some((NOW.plus(5_000), Pause::Failing)));
-        assert_eq!((pace.room(0, NOW), pace.room(0, NOW.plus(5_000)), pace.room(1, NOW.plus(5_000))), (0, 1, 0));
-        pace.failed(NOW.plus(5_000));
-        assert_eq!(pace.pause(NOW.plus(5_000)), Some((NOW.plus(15_000), Pause::Failing)));
-        (0..50).for_each(|_| pace.failed(NOW));
-        assert_eq!(pace.pause(NOW), Some((NOW.plus(PROBE_WAIT_MAX_MS), Pause::Failing)));
-        pace.succeeded();
-        assert_eq!((pace.failures(), pace.pause(NOW), pace.room(0, NOW)), (0, None, 1));
-        pace.succeeded();
-        assert_eq!(pace.room(0, NOW), 2);
+        (0..BREAKER_AFTER).for_each(|_| pace.record_failure(NOW));
+        assert_eq!(pace.find_pause(NOW), Some((NOW.plus_ms(5_000), PauseReason::Failing)));
+        assert_eq!(
+            (pace.free_slots(0, NOW), pace.free_slots(0, NOW.plus_ms(5_000)), pace.free_slots(1, NOW.plus_ms(5_000))),
+            (0, 1, 0)
+        );
+        pace.record_failure(NOW.plus_ms(5_000));
+        assert_eq!(pace.find_pause(NOW.plus_ms(5_000)), Some((NOW.plus_ms(15_000), PauseReason::Failing)));
+        (0..50).for_each(|_| pace.record_failure(NOW));
+        assert_eq!(pace.find_pause(NOW), Some((NOW.plus_ms(PROBE_WAIT_MAX_MS), PauseReason::Failing)));
+        pace.record_success();
+        assert_eq!((pace.consecutive_failures(), pace.find_pause(NOW), pace.free_slots(0, NOW)), (0, None, 1));
+        pace.record_success();
+        assert_eq!(pace.free_slots(0, NOW), 2);
     }
 
     #[test]
     fn an_endpoint_that_asked_for_time_gets_it_also_from_another_node() {
         let mut pace = pace(Some(5));
-        pace.hold(Some(NOW.plus(60_000)));
-        pace.hold(Some(NOW.plus(1_000)));
-        pace.hold(None);
-        pace.succeeded();
-        let noted = pace.pause(NOW);
-        assert_eq!(noted, Some((NOW.plus(60_000), Pause::RetryAfter)));
+        pace.hold_until(Some(NOW.plus_ms(60_000)));
+        pace.hold_until(Some(NOW.plus_ms(1_000)));
+        pace.hold_until(None);
+        pace.record_success();
+        let noted = pace.find_pause(NOW);
+        assert_eq!(noted, Some((NOW.plus_ms(60_000), PauseReason::RetryAfter)));
         for mut pace in [pace, Pace::new(None, &state(noted), 5_000, NOW)] {
-            assert_eq!((pace.room(0, NOW.plus(59_999)), pace.room(0, NOW.plus(60_000)) > 0), (0, true));
-            assert_eq!(pace.pause(NOW.plus(60_000)), None);
+            assert_eq!(
+                (pace.free_slots(0, NOW.plus_ms(59_999)), pace.free_slots(0, NOW.plus_ms(60_000)) > 0),
+                (0, true)
+            );
+            assert_eq!(pace.find_pause(NOW.plus_ms(60_000)), None);
         }
         let mut failing = Pace::new(None, &state(noted), 5_000, NOW);
-        (0..50).for_each(|_| failing.failed(NOW.plus(30_000)));
-        assert_eq!(failing.pause(NOW.plus(30_000)), Some((NOW.plus(90_000), Pause::Failing)), "the later counts");
+        (0..50).for_each(|_| failing.record_failure(NOW.plus_ms(30_000)));
+        assert_eq!(
+            failing.find_pause(NOW.plus_ms(30_000)),
+            Some((NOW.plus_ms(90_000), PauseReason::Failing)),
+            "the later counts"
+        );
     }
 
     #[test]
@@ -218,9 +238,9 @@ mod tests {
         let mut pace = pace(Some(5));
         let mut sent = Vec::new();
         for ms in 0..10_000 {
-            for _ in 0..pace.room(0, NOW.plus(ms)) {
-                pace.started();
-                pace.succeeded();
+            for _ in 0..pace.free_slots(0, NOW.plus_ms(ms)) {
+                pace.record_start();
+                pace.record_success();
                 sent.push(ms);
             }
         }

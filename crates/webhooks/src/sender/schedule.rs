@@ -1,6 +1,6 @@
 //! The backoff of failed deliveries. Plain functions of the settings, the response and the time.
 
-use kernel::base::{Chance, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
+use kernel::base::{DAY_MS, HOUR_MS, MINUTE_MS, RandomSource, SECOND_MS, Timestamp};
 
 /// The retry schedule of the contract.
 pub const SCHEDULE_MS: [i64; 9] = [
@@ -19,7 +19,7 @@ pub const SCHEDULE_MS: [i64; 9] = [
 const RETRY_AFTER_MAX_MS: i64 = DAY_MS;
 
 /// The statuses whose `Retry-After` pauses the whole endpoint: too many requests, and service unavailable.
-pub const HOLDING: [i64; 2] = [429, 503];
+pub const HOLDING_STATUSES: [i64; 2] = [429, 503];
 
 /// The jitter: waits vary by up to this many thousandths in both directions, so that deliveries that failed together are not
 /// retried together.
@@ -34,27 +34,27 @@ pub fn next_attempt(
     tries: usize,
     now: Timestamp,
     retry_after: Option<Timestamp>,
-    chance: &Chance,
+    chance: &RandomSource,
 ) -> Option<Timestamp> {
     let wait = *schedule_ms.get(tries.checked_sub(1)?)?;
-    let drawn = i64::from(u16::from_be_bytes(chance.bytes()));
+    let drawn = i64::from(u16::from_be_bytes(chance.secret_bytes()));
     let factor = 1_000 - SPREAD + drawn * 2 * SPREAD / i64::from(u16::MAX);
-    let planned = now.plus(wait.saturating_mul(factor) / 1_000);
-    Some(retry_after.map_or(planned, |at| planned.max(bounded(at, now))))
+    let planned = now.plus_ms(wait.saturating_mul(factor) / 1_000);
+    Some(retry_after.map_or(planned, |at| planned.max(cap_retry_after(at, now))))
 }
 
 /// Caps the time that an endpoint asked for.
-pub fn bounded(asked: Timestamp, now: Timestamp) -> Timestamp {
-    asked.min(now.plus(RETRY_AFTER_MAX_MS))
+pub fn cap_retry_after(asked: Timestamp, now: Timestamp) -> Timestamp {
+    asked.min(now.plus_ms(RETRY_AFTER_MAX_MS))
 }
 
 /// The time in a `Retry-After`: seconds from now, or a date.
-pub fn retry_after(text: &str, now: Timestamp) -> Option<Timestamp> {
+pub fn parse_retry_after(text: &str, now: Timestamp) -> Option<Timestamp> {
     let text = text.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // A number that does not fit is above the cap anyway.
         let seconds = text.parse::<u32>().unwrap_or(u32::MAX);
-        return Some(now.plus(i64::from(seconds) * SECOND_MS));
+        return Some(now.plus_ms(i64::from(seconds) * SECOND_MS));
     }
     let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
     Some(Timestamp::from_millis(date.as_millisecond()))
@@ -67,7 +67,13 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_768_471_200_000);
 
     fn wait(tries: usize, asked: Option<i64>) -> Option<i64> {
-        let next = next_attempt(&SCHEDULE_MS, tries, NOW, asked.map(|ms| NOW.plus(ms)), &Chance::seeded(tries as u64))?;
+        let next = next_attempt(
+            &SCHEDULE_MS,
+            tries,
+            NOW,
+            asked.map(|ms| NOW.plus_ms(ms)),
+            &RandomSource::with_seed(tries as u64),
+        )?;
         Some(next.as_millis() - NOW.as_millis())
     }
 
@@ -89,10 +95,10 @@ mod tests {
 
     #[test]
     fn both_forms_of_retry_after_are_read() {
-        assert_eq!(retry_after("120", NOW), Some(NOW.plus(120 * SECOND_MS)));
-        assert_eq!(retry_after("Thu, 15 Jan 2026 10:05:00 GMT", NOW), Some(NOW.plus(5 * MINUTE_MS)));
+        assert_eq!(parse_retry_after("120", NOW), Some(NOW.plus_ms(120 * SECOND_MS)));
+        assert_eq!(parse_retry_after("Thu, 15 Jan 2026 10:05:00 GMT", NOW), Some(NOW.plus_ms(5 * MINUTE_MS)));
         for bad in ["", "-1", "soon", "1.5"] {
-            assert_eq!(retry_after(bad, NOW), None, "{bad}");
+            assert_eq!(parse_retry_after(bad, NOW), None, "{bad}");
         }
     }
 }

@@ -5,12 +5,17 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use kernel::base::HmacKey;
 
 /// The signing key of a secret in its `whsec_` text form.
-pub fn decode(secret: &str) -> Option<HmacKey> {
+pub fn decode_secret(secret: &str) -> Option<HmacKey> {
     BASE64.decode(secret.strip_prefix("whsec_")?).ok().map(|key| HmacKey::new(&key))
 }
 
 /// The value of `webhook-signature`.
-pub fn signature<'a>(id: &str, timestamp: i64, body: &[u8], secrets: impl Iterator<Item = &'a HmacKey>) -> String {
+pub fn signature_header<'a>(
+    id: &str,
+    timestamp: i64,
+    body: &[u8],
+    secrets: impl Iterator<Item = &'a HmacKey>,
+) -> String {
     let head = format!("{id}.{timestamp}.");
     let mut signatures = String::new();
     for secret in secrets {
@@ -27,10 +32,10 @@ mod tests {
     /// The example of the Standard Webhooks specification's own libraries.
     #[test]
     fn the_signature_is_that_of_the_specification() {
-        let secret = decode("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+        let secret = decode_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
         let body = b"{\"test\": 2432232314}";
         let sign = |secrets: &[&HmacKey]| {
-            signature("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body, secrets.iter().copied())
+            signature_header("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body, secrets.iter().copied())
         };
         let one = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
         assert_eq!(secret.as_ref().map(|secret| sign(&[secret])).as_deref(), Some(one));

@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use kernel::args;
-use kernel::base::seal::Sealed;
+use kernel::base::seal::SealedValue;
 use kernel::base::{Error, Result, Secrets, TenantId, Timestamp, Word};
 use kernel::events;
-use kernel::jobs::lanes::Lane;
+use kernel::jobs::lanes::LeasedLane;
 use kernel::outbound::Target;
 use kernel::store::{Db, FromRow, Row};
 
 use super::super::deliveries::DeliveryId;
-use super::super::deliveries::store::may_recover;
+use super::super::deliveries::store::can_recover;
 use super::super::store::{SEALED_HEADERS, SEALED_SECRETS, auto_disable};
-use super::super::{Status, WEBHOOK_AUTO_DISABLED, WebhookId};
-use super::outcome::Due;
-use super::pace::Pause;
-use super::ready::Place;
-use super::{Endpoint, SigningSecret, State, attempt, sign};
+use super::super::{WEBHOOK_AUTO_DISABLED, WebhookId, WebhookStatus};
+use super::outcome::DueDelivery;
+use super::pace::PauseReason;
+use super::ready::DeliveryPosition;
+use super::{Endpoint, EndpointState, SigningSecret, attempt, sign};
 
 kernel::columns! {
     struct EndpointColumns {
@@ -94,9 +94,9 @@ kernel::statements! {
         WHERE w.tenant_id = $1 AND w.id = $2";
 }
 
-impl FromRow for Due {
+impl FromRow for DueDelivery {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(Due {
+        Ok(DueDelivery {
             id: row.get(0)?,
             event_id: row.get(1)?,
             event_sequence: row.get(2)?,
@@ -114,7 +114,7 @@ impl FromRow for Due {
 struct StoredEndpoint {
     url: String,
     status: String,
-    headers: Sealed,
+    headers: SealedValue,
     headers_version: i64,
     events: String,
     endpoint: Endpoint,
@@ -135,10 +135,10 @@ impl FromRow for StoredEndpoint {
             events: Vec::new(),
             skip_reason: "disabled",
             recovering: row.get::<Option<i64>>(AT.recovery_position)?.is_some(),
-            state: State {
+            state: EndpointState {
                 consecutive_failures: row.get(AT.consecutive_failures)?,
                 failing_since: row.get(AT.failing_since)?,
-                paused: paused(row.get(AT.paused_until)?, row.get(AT.paused_reason)?),
+                paused: to_pause(row.get(AT.paused_until)?, row.get(AT.paused_reason)?),
                 drained: row.get(AT.drained)?,
                 records_missing: row.get(AT.records_missing)?,
             },
@@ -154,13 +154,13 @@ impl FromRow for StoredEndpoint {
     }
 }
 
-fn paused(until: Option<Timestamp>, reason: Option<String>) -> Option<(Timestamp, Pause)> {
-    Some((until?, Pause::stored(&reason?)?))
+fn to_pause(until: Option<Timestamp>, reason: Option<String>) -> Option<(Timestamp, PauseReason)> {
+    Some((until?, PauseReason::find_stored(&reason?)?))
 }
 
 /// The result of reloading the endpoint of a lane.
-pub enum Look {
-    Same,
+pub enum EndpointLookup {
+    Unchanged,
     /// With its secrets opened.
     Changed(Box<Endpoint>),
     /// The endpoint has been deleted for good.
@@ -168,43 +168,43 @@ pub enum Look {
 }
 
 /// Loads the endpoint of a lane, if it differs from the one that is `known`.
-pub async fn endpoint(
+pub async fn load_endpoint(
     db: &Db,
     secrets: &Secrets,
     tenant: TenantId,
     id: WebhookId,
     known: Option<&Endpoint>,
-) -> Result<Look> {
-    let Some(stored) = db.find::<StoredEndpoint>(ENDPOINT, args![id]).await? else { return Ok(Look::Gone) };
+) -> Result<EndpointLookup> {
+    let Some(stored) = db.find::<StoredEndpoint>(ENDPOINT, args![id]).await? else { return Ok(EndpointLookup::Gone) };
     let mut endpoint = stored.endpoint;
     let same = |known: &Endpoint| {
-        let noted = |state: &State| (state.drained, state.records_missing);
+        let noted = |state: &EndpointState| (state.drained, state.records_missing);
         let drained = noted(&known.state) == noted(&endpoint.state);
         known.version == endpoint.version && known.recovering == endpoint.recovering && drained
     };
     if known.is_some_and(same) {
-        return Ok(Look::Same);
+        return Ok(EndpointLookup::Unchanged);
     }
     endpoint.skip_reason = match stored.status.as_str() {
         _ if endpoint.deleted => "deleted",
         "auto_disabled" => "auto_disabled",
         _ => "disabled",
     };
-    if endpoint.deleted || stored.status != Status::Enabled.as_str() {
-        return Ok(Look::Changed(Box::new(endpoint)));
+    if endpoint.deleted || stored.status != WebhookStatus::Enabled.as_str() {
+        return Ok(EndpointLookup::Changed(Box::new(endpoint)));
     }
     endpoint.target = Some(Target::parse(&stored.url).map_err(|_| Error::internal("a stored URL is not one"))?);
     endpoint.events = serde_json::from_str(&stored.events).map_err(Error::internal)?;
-    let headers = SEALED_HEADERS.cell(tenant, id, stored.headers_version).open(secrets, &stored.headers)?;
+    let headers = SEALED_HEADERS.cell_for(tenant, id, stored.headers_version).open(secrets, &stored.headers)?;
     let headers: BTreeMap<String, String> = serde_json::from_slice(&headers).map_err(Error::internal)?;
-    endpoint.headers = attempt::headers(&headers);
-    for (number, sealed, valid_until) in db.list::<(i64, Sealed, Option<Timestamp>)>(SECRETS, args![id]).await? {
-        let plain = SEALED_SECRETS.cell(tenant, id, number).open(secrets, &sealed)?;
+    endpoint.headers = attempt::build_base_headers(&headers);
+    for (number, sealed, valid_until) in db.list::<(i64, SealedValue, Option<Timestamp>)>(SECRETS, args![id]).await? {
+        let plain = SEALED_SECRETS.cell_for(tenant, id, number).open(secrets, &sealed)?;
         let text = String::from_utf8(plain).map_err(Error::internal)?;
-        let key = sign::decode(&text).ok_or_else(|| Error::internal("a stored secret is not one"))?;
+        let key = sign::decode_secret(&text).ok_or_else(|| Error::internal("a stored secret is not one"))?;
         endpoint.secrets.push(SigningSecret { key, valid_until });
     }
-    Ok(Look::Changed(Box::new(endpoint)))
+    Ok(EndpointLookup::Changed(Box::new(endpoint)))
 }
 
 /// Payloads up to this size, which most are, are loaded with their delivery. Larger ones are read by each attempt, so that a
@@ -212,41 +212,41 @@ pub async fn endpoint(
 const SMALL_BODY_BYTES: i64 = 2 * 1024;
 
 /// The first due deliveries after a position. On an ordered endpoint, `is_behind` is set.
-pub async fn due(
+pub async fn load_due_deliveries(
     db: &Db,
     id: WebhookId,
     ordered: bool,
     now: Timestamp,
-    (at, sequence): Place,
+    (at, sequence): DeliveryPosition,
     limit: usize,
-) -> Result<Vec<Due>> {
+) -> Result<Vec<DueDelivery>> {
     let sql = if ordered { DUE_IN_ORDER } else { DUE };
     db.list(sql, args![id, now, limit as i64, SMALL_BODY_BYTES, at, sequence]).await
 }
 
 /// When the next delivery of an endpoint is due; the time may be past.
-pub async fn next(db: &Db, id: WebhookId) -> Result<Option<Timestamp>> {
-    db.one(NEXT, args![id]).await
+pub async fn find_next_attempt(db: &Db, id: WebhookId) -> Result<Option<Timestamp>> {
+    db.get_one(NEXT, args![id]).await
 }
 
 /// The payload of an event; `None` when it is no longer kept.
-pub async fn body(db: &Db, sequence: i64) -> Result<Option<String>> {
+pub async fn find_body(db: &Db, sequence: i64) -> Result<Option<String>> {
     db.find(BODY, args![sequence]).await
 }
 
 /// The columns of a pause.
-pub fn columns(pause: Option<(Timestamp, Pause)>) -> (Option<Timestamp>, Option<&'static str>) {
+pub fn pause_columns(pause: Option<(Timestamp, PauseReason)>) -> (Option<Timestamp>, Option<&'static str>) {
     (pause.map(|(until, _)| until), pause.map(|(_, reason)| reason.as_str()))
 }
 
 /// Extends the lease, and marks slow attempts as `delivering`. False when the lease is lost.
-pub async fn tend(lane: &Lane, under_way: Vec<DeliveryId>) -> Result<bool> {
+pub async fn mark_delivering(lane: &LeasedLane, under_way: Vec<DeliveryId>) -> Result<bool> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            let holds = held.hold(tx).await?;
+            let holds = held.extend_lease(tx).await?;
             if holds {
-                tx.later_each(MARK, under_way.into_iter().map(|id| vec![id.into()]).collect()).await?;
+                tx.enqueue_each(MARK, under_way.into_iter().map(|id| vec![id.into()]).collect()).await?;
             }
             Ok(holds)
         })
@@ -254,14 +254,14 @@ pub async fn tend(lane: &Lane, under_way: Vec<DeliveryId>) -> Result<bool> {
 }
 
 /// Resets deliveries that a dead node left as `delivering` to pending. False when the lease is lost.
-pub async fn unmark(lane: &Lane, id: WebhookId) -> Result<bool> {
+pub async fn reset_delivering(lane: &LeasedLane, id: WebhookId) -> Result<bool> {
     if lane.db().find::<DeliveryId>(MARKED, args![id]).await?.is_none() {
         return Ok(true);
     }
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            let holds = held.hold(tx).await?;
+            let holds = held.extend_lease(tx).await?;
             if holds {
                 tx.exec(UNMARK, args![id]).await?;
             }
@@ -275,17 +275,22 @@ const STEP_ROWS: i64 = 500;
 
 /// One step of skipping the deliveries that were pending when the endpoint was disabled. Returns whether there are more, or
 /// `None` when the lease is lost.
-pub async fn drain(lane: &Lane, id: WebhookId, generation: i64, reason: &'static str) -> Result<Option<bool>> {
+pub async fn drain_step(
+    lane: &LeasedLane,
+    id: WebhookId,
+    generation: i64,
+    reason: &'static str,
+) -> Result<Option<bool>> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            if !held.hold(tx).await? {
+            if !held.extend_lease(tx).await? {
                 return Ok(None);
             }
             let drained = tx.exec(DRAIN, args![id, reason, generation, STEP_ROWS]).await?;
             let more = drained == STEP_ROWS.unsigned_abs();
             if !more {
-                let now = tx.world().now();
+                let now = tx.env().now();
                 tx.exec(LET_GO, args![id, now]).await?;
                 tx.exec(DRAINED, args![id, generation]).await?;
             }
@@ -296,17 +301,17 @@ pub async fn drain(lane: &Lane, id: WebhookId, generation: i64, reason: &'static
 
 /// One step of releasing deliveries that were held for order. Returns whether there are more, or `None` when the lease is
 /// lost.
-pub async fn unhold(lane: &Lane, id: WebhookId) -> Result<Option<bool>> {
+pub async fn release_held_step(lane: &LeasedLane, id: WebhookId) -> Result<Option<bool>> {
     if lane.db().find::<DeliveryId>(HELD, args![id]).await?.is_none() {
         return Ok(Some(false));
     }
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            if !held.hold(tx).await? {
+            if !held.extend_lease(tx).await? {
                 return Ok(None);
             }
-            let now = tx.world().now();
+            let now = tx.env().now();
             let let_go = tx.exec(UNHOLD, args![id, now, STEP_ROWS]).await?;
             Ok(Some(let_go == STEP_ROWS.unsigned_abs()))
         })
@@ -314,14 +319,14 @@ pub async fn unhold(lane: &Lane, id: WebhookId) -> Result<Option<bool>> {
 }
 
 /// Removes the lane of a deleted endpoint without pending deliveries.
-pub async fn retire(lane: &Lane, id: WebhookId) -> Result<()> {
+pub async fn remove_lane(lane: &LeasedLane, id: WebhookId) -> Result<()> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            if held.hold(tx).await? {
+            if held.extend_lease(tx).await? {
                 tx.exec(FORGET_STATE, args![id]).await?;
                 tx.exec(FORGET_RECOVERY, args![id]).await?;
-                held.remove(tx).await?;
+                held.delete_lane(tx).await?;
             }
             Ok(())
         })
@@ -330,53 +335,53 @@ pub async fn retire(lane: &Lane, id: WebhookId) -> Result<()> {
 
 /// Releases the lane's lease. The next due time is read while the lane is locked, so that no event published meanwhile is
 /// missed. If the endpoint's version or its recovery has changed since it was loaded, the lane is due at once.
-pub async fn release(
-    lane: &Lane,
+pub async fn release_lane(
+    lane: &LeasedLane,
     id: WebhookId,
     (version, recovering): (i64, bool),
-    pause: Option<(Timestamp, Pause)>,
+    pause: Option<(Timestamp, PauseReason)>,
 ) -> Result<()> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            let holding = held.ask_hold(tx).await?;
-            let next = tx.ask::<Option<Timestamp>>(NEXT, vec![id.into()]).await?;
-            let known = tx.ask::<(i64, Option<i64>)>(KNOWN, vec![id.into()]).await?;
+            let holding = held.send_lease_extension(tx).await?;
+            let next = tx.send_query::<Option<Timestamp>>(NEXT, vec![id.into()]).await?;
+            let known = tx.send_query::<(i64, Option<i64>)>(KNOWN, vec![id.into()]).await?;
             if !holding.is_held(tx).await? {
                 return Ok(());
             }
-            let now = tx.world().now();
+            let now = tx.env().now();
             // Not earlier than now: this lane goes behind the lanes that already wait.
-            let next = tx.answer(next).await?.pop().flatten();
+            let next = tx.await_rows(next).await?.pop().flatten();
             let mut due_at = next.map(|at| at.max(now));
-            if recovering && may_recover(tx, id).await? {
+            if recovering && can_recover(tx, id).await? {
                 due_at = Some(now);
             }
-            let now_known = tx.answer(known).await?.pop();
+            let now_known = tx.await_rows(known).await?.pop();
             // A pause of an older version does not apply to this one.
             let pause = pause.filter(|_| now_known.is_some_and(|(read, _)| read == version));
             let mut not_before = pause.map(|(until, _)| until);
             if let (Some(at), Some(until)) = (due_at, not_before) {
                 due_at = Some(at.max(until));
-                let (paused_until, paused_reason) = columns(pause);
+                let (paused_until, paused_reason) = pause_columns(pause);
                 tx.exec(UPDATE_PAUSE, args![id, paused_until, paused_reason]).await?;
             }
             if now_known.is_none_or(|(read, position)| (read, position.is_some()) != (version, recovering)) {
                 (due_at, not_before) = (Some(now), None);
             }
-            held.release(tx, due_at, not_before).await.map(drop)
+            held.release_lease(tx, due_at, not_before).await.map(drop)
         })
         .await
 }
 
 /// Disables the endpoint and publishes an event, unless it has changed since the version that gave the reason. The tenant's
 /// clock is locked before the lane, as everywhere.
-pub async fn switch_off(lane: &Lane, id: WebhookId, asked: i64, reason: &'static str) -> Result<()> {
+pub async fn auto_disable_endpoint(lane: &LeasedLane, id: WebhookId, asked: i64, reason: &'static str) -> Result<()> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
             tx.tick().await?;
-            if !held.hold(tx).await? {
+            if !held.extend_lease(tx).await? {
                 return Ok(());
             }
             if let Some(webhook) = auto_disable(tx, id, asked, reason).await? {

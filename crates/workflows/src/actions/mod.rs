@@ -11,7 +11,7 @@ use feature_kit::{
 use kernel::auth::Scope;
 use kernel::base::{SECOND_MS, Timestamp};
 use kernel::events::EventKind;
-use kernel::http::{Field, Fields, FromBody};
+use kernel::http::{BodyField, BodyFields, FromBody};
 use kernel::outbound::Target;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -48,18 +48,19 @@ pub struct HttpRequest {
 }
 
 impl FromBody for HttpRequest {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        let method = fields.required("method", |field| {
-            field.parsed("invalid_value", |text| {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        let method = fields.read_required("method", |field| {
+            field.read_parsed("invalid_value", |text| {
                 let known = METHODS.iter().find(|method| **method == text);
                 known.copied().ok_or_else(|| format!("must be one of {}", METHODS.join(", ")))
             })
         });
-        let url = fields.required("url", parse_target_url);
+        let url = fields.read_required("url", parse_target_url);
         // The idempotency key is ours: it is the same in every attempt.
-        let headers = fields.optional("headers", |field| parse_headers(field, &["idempotency-key"], &["content-type"]));
-        let body = fields.optional("body", |field| Some(field.take()));
-        let expect_status = fields.optional("expect_status", statuses);
+        let headers =
+            fields.read_optional("headers", |field| parse_headers(field, &["idempotency-key"], &["content-type"]));
+        let body = fields.read_optional("body", |field| Some(field.take_value()));
+        let expect_status = fields.read_optional("expect_status", parse_statuses);
         Some(HttpRequest {
             method: method?,
             url: url?,
@@ -70,85 +71,89 @@ impl FromBody for HttpRequest {
     }
 }
 
-fn statuses(field: &mut Field<'_>) -> Option<Vec<u16>> {
-    let one = |field: &mut Field<'_>| field.integer(100..=599).and_then(|status| u16::try_from(status).ok());
-    if field.is_list() { field.list(STATUSES_MAX, one) } else { one(field).map(|status| vec![status]) }
+fn parse_statuses(field: &mut BodyField<'_>) -> Option<Vec<u16>> {
+    let one = |field: &mut BodyField<'_>| field.read_integer(100..=599).and_then(|status| u16::try_from(status).ok());
+    if field.is_list() { field.read_list(STATUSES_MAX, one) } else { one(field).map(|status| vec![status]) }
 }
 
 /// The input of `wait`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum WaitInput {
     /// From when the step became ready.
     Seconds(i64),
     Until(Timestamp),
 }
 
-impl Wait {
+impl WaitInput {
     /// The time at which a step wakes that became ready at `ready_at`.
-    pub fn until(self, ready_at: Timestamp) -> Timestamp {
+    pub fn wakes_at(self, ready_at: Timestamp) -> Timestamp {
         match self {
-            Wait::Seconds(seconds) => ready_at.plus(seconds * SECOND_MS),
-            Wait::Until(moment) => moment,
+            WaitInput::Seconds(seconds) => ready_at.plus_ms(seconds * SECOND_MS),
+            WaitInput::Until(moment) => moment,
         }
     }
 }
 
-impl FromBody for Wait {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        if fields.has("seconds") && fields.has("until") {
-            fields.report("until", "not_alone", "cannot be combined with seconds");
-        } else if !fields.has("until") {
-            return fields.required("seconds", |field| field.integer(0..=SECONDS_MAX)).map(Wait::Seconds);
+impl FromBody for WaitInput {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        if fields.has_field("seconds") && fields.has_field("until") {
+            fields.report_field("until", "not_alone", "cannot be combined with seconds");
+        } else if !fields.has_field("until") {
+            return fields
+                .read_required("seconds", |field| field.read_integer(0..=SECONDS_MAX))
+                .map(WaitInput::Seconds);
         }
-        let seconds = fields.optional("seconds", |field| field.integer(0..=SECONDS_MAX));
-        let until = fields.optional("until", |field| field.time());
+        let seconds = fields.read_optional("seconds", |field| field.read_integer(0..=SECONDS_MAX));
+        let until = fields.read_optional("until", |field| field.read_time());
         seconds?;
-        until?.map(Wait::Until)
+        until?.map(WaitInput::Until)
     }
 }
 
 /// The input of `approval`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Approval {
+pub struct ApprovalInput {
     pub message: String,
 }
 
-impl FromBody for Approval {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        let message = fields.required("message", |field| {
-            field.parsed("invalid_text", |text| {
+impl FromBody for ApprovalInput {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        let message = fields.read_required("message", |field| {
+            field.read_parsed("invalid_text", |text| {
                 if text.trim().is_empty() || text.len() > MESSAGE_BYTES_MAX || text.contains('\0') {
                     return Err(format!("must be 1 to {MESSAGE_BYTES_MAX} bytes, and not blank"));
                 }
                 Ok(text.to_owned())
             })
         });
-        Some(Approval { message: message? })
+        Some(ApprovalInput { message: message? })
     }
 }
 
 /// The input of `event.emit`.
-struct Emit {
+struct EmitInput {
     kind: String,
     data: Map<String, Value>,
 }
 
-impl FromBody for Emit {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        let kind = fields.required("name", |field| {
-            field.parsed("invalid_name", |name| {
+impl FromBody for EmitInput {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        let kind = fields.read_required("name", |field| {
+            field.read_parsed("invalid_name", |name| {
                 let kind = format!("{CUSTOM_PREFIX}{name}");
                 if is_custom_kind(&kind) { Ok(kind) } else { Err(format!("must be {}", expected_name())) }
             })
         });
-        let data = fields.optional("data", |field| {
-            let Value::Object(data) = field.take() else { return field.wrong("wrong_type", "must be an object") };
+        let data = fields.read_optional("data", |field| {
+            let Value::Object(data) = field.take_value() else {
+                return field.report_error("wrong_type", "must be an object");
+            };
             match serde_json::to_string(&data) {
                 Ok(text) if text.len() <= EVENT_BYTES_MAX => Some(data),
-                _ => field.wrong("too_long", format!("must be at most {EVENT_BYTES_MAX} bytes of JSON")),
+                _ => field.report_error("too_long", format!("must be at most {EVENT_BYTES_MAX} bytes of JSON")),
             }
         });
-        Some(Emit { kind: kind?, data: data?.unwrap_or_default() })
+        Some(EmitInput { kind: kind?, data: data?.unwrap_or_default() })
     }
 }
 

@@ -8,7 +8,7 @@ use kernel::http::read_object;
 use kernel::store::Tx;
 use serde_json::{Map, Value, json};
 
-use super::{Approval, CustomEvent, Emit, HTTP_REQUEST, HttpRequest, Wait};
+use super::{ApprovalInput, CustomEvent, EmitInput, HTTP_REQUEST, HttpRequest, WaitInput};
 use feature_kit::{Action, ActionEffect};
 
 pub const ACTIONS: &[Action] = &[
@@ -17,8 +17,8 @@ pub const ACTIONS: &[Action] = &[
         about: "Emits an event `custom.<name>`, to which webhooks can subscribe and on which workflows can start.",
         needs: &[],
         example: || json!({"name": "deploy.finished", "data": {"version": "${{ input.version }}"}}),
-        check: |with| read_object::<Emit>(with).checked(),
-        effect: ActionEffect::Transaction(emit),
+        check: |with| read_object::<EmitInput>(with).without_value(),
+        effect: ActionEffect::Transaction(emit_event),
     },
     Action {
         name: HTTP_REQUEST,
@@ -29,7 +29,7 @@ pub const ACTIONS: &[Action] = &[
             json!({"method": "POST", "url": "https://chat.example.com/hooks/ops", "headers": {"Authorization": "Bearer token"},
                 "body": {"text": "${{ event.data.subject }}"}})
         },
-        check: |with| read_object::<HttpRequest>(with).checked(),
+        check: |with| read_object::<HttpRequest>(with).without_value(),
         effect: ActionEffect::Http,
     },
     Action {
@@ -37,7 +37,7 @@ pub const ACTIONS: &[Action] = &[
         about: "Waits so many `seconds`, or `until` a moment.",
         needs: &[],
         example: || json!({"seconds": 300}),
-        check: |with| read_object::<Wait>(with).checked(),
+        check: |with| read_object::<WaitInput>(with).without_value(),
         effect: ActionEffect::Wait,
     },
     Action {
@@ -45,15 +45,15 @@ pub const ACTIONS: &[Action] = &[
         about: "Waits until somebody approves or rejects.",
         needs: &[],
         example: || json!({"message": "Reboot the file server?"}),
-        check: |with| read_object::<Approval>(with).checked(),
+        check: |with| read_object::<ApprovalInput>(with).without_value(),
         effect: ActionEffect::Approval,
     },
 ];
 
 /// The event is ordered by its run: subscribers that want order receive the events of a run in order.
-fn emit<'t>(tx: &'t mut Tx, _: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
+fn emit_event<'t>(tx: &'t mut Tx, _: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
     Box::pin(async move {
-        let (Emit { kind, data }, _) = read_object::<Emit>(with).into_result()?;
+        let (EmitInput { kind, data }, _) = read_object::<EmitInput>(with).into_result()?;
         let run = tx.actor().request_id.clone().unwrap_or_default();
         let published = events::publish_named(tx, &kind, run, &CustomEvent(data)).await?;
         Ok(json!({"id": published.id.to_string(), "type": kind, "sequence": published.sequence}))

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kernel::audit::{self, Entry};
+use kernel::audit::{self, NewAuditEntry};
 use kernel::auth::Rights;
 use kernel::base::{Code, Error, Result, TenantId, Timestamp};
 use kernel::http::{App, read_object};
@@ -21,85 +21,102 @@ use kernel::store::{Db, Tx};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::super::actions::{HttpRequest, Wait};
-use super::super::engine::act::store::{Job, attempt};
-use super::super::engine::actor;
-use super::super::engine::evaluate::{Evaluated, Seen, evaluate_with, masked};
-use super::super::engine::revisions::Revision;
-use super::super::engine::store::{lost, needs, rights_for};
-use super::super::plan::{self, plan};
-use super::super::runs::start::store::{Checked, changed_meanwhile, check, check_in_force, prepare};
-use super::super::runs::store::insert;
-use super::super::runs::{StoredRun, detail, parse_optional};
-use super::super::{LANE_KEY, RUN_BYTES_MAX, RunDetail, Settings, Status, StepError, WORKFLOW_LANE, WorkflowId};
-use expressions::Meter;
+use super::super::actions::{HttpRequest, WaitInput};
+use super::super::engine::act::store::{StepJob, ended_attempt};
+use super::super::engine::evaluate::{EvaluatedStep, ExpressionInputs, evaluate_step_with, mask_input};
+use super::super::engine::revisions::CompiledRevision;
+use super::super::engine::run_actor;
+use super::super::engine::store::{get_action_rights, need_indexes, refusal_to_step_error};
+use super::super::plan::{self, plan_run};
+use super::super::runs::start::store::{CheckedRun, changed_meanwhile, check_in_force, check_run, prepare_run};
+use super::super::runs::store::insert_run;
+use super::super::runs::{StoredRun, build_detail, parse_optional_json};
+use super::super::{
+    LANE_KEY, RUN_BYTES_MAX, RunDetail, Status, StepError, WORKFLOW_LANE, WorkflowId, WorkflowSettings,
+};
+use expressions::CostMeter;
 use feature_kit::{ActionEffect, Lookup, STEP_BYTES_MAX};
 
 /// The result of a dry run, ready to be saved.
-pub struct Simulated {
+pub struct DryRunResult {
     run: StoredRun,
-    steps: Vec<steps::Step>,
-    revision: Arc<Revision>,
+    steps: Vec<steps::StepRecord>,
+    revision: Arc<CompiledRevision>,
 }
 
 /// A lookup that a step needs.
-struct Wanted {
+struct LookupRequest {
     /// The step's index in the definition.
-    place: usize,
-    look: Lookup,
+    step_index: usize,
+    lookup: Lookup,
     rights: Rights,
     with: Map<String, Value>,
 }
 
 /// The result of a step's lookup.
-struct Found {
+struct LookupResult {
     /// The input of the lookup.
     with: Map<String, Value>,
     answer: Result<Value, StepError>,
 }
 
 /// The result of one transaction, or the trial if it has to do lookups first.
-type Tried = Result<Simulated, Trial>;
+type TrialOutcome = Result<DryRunResult, DryRunTrial>;
 
 /// The budget of all expressions of a dry run: on SQLite its transactions block every other writer.
-const TRIAL_COST: u32 = 200_000;
-const TRIAL_COST_BYTES: usize = 2 << 20;
+const DRY_RUN_COST_MAX: u32 = 200_000;
+const DRY_RUN_COST_BYTES_MAX: usize = 2 << 20;
 /// Lookups per dry run: each can repeat all the work before it.
-const LOOKS_MAX: usize = 10;
+const LOOKUPS_MAX: usize = 10;
 /// No lookup runs longer than this after the start: a client waits for the response.
-const TRIAL_MAX: Duration = Duration::from_secs(10);
+const DRY_RUN_DURATION_MAX: Duration = Duration::from_secs(10);
 
 /// Runs a workflow without committing anything. Host names are not resolved: that would take longer than a transaction may.
-pub async fn simulate(db: &Db, app: &App, id: WorkflowId, input: Value, settings: Settings) -> Result<Simulated> {
+pub async fn simulate_run(
+    db: &Db,
+    app: &App,
+    id: WorkflowId,
+    input: Value,
+    settings: WorkflowSettings,
+) -> Result<DryRunResult> {
     let tenant = db.tenant_id().ok_or_else(|| Error::internal("a workflow belongs to a tenant"))?;
-    let checked = check(db, id, input).await?;
-    let revision = match Revision::load(db, &app.secrets, id, checked.revision).await {
+    let checked = check_run(db, id, input).await?;
+    let revision = match CompiledRevision::load_compiled(db, &app.secrets, id, checked.revision).await {
         // The revision was replaced since the check.
         Err(error) if error.code() == Code::NotFound => return Err(changed_meanwhile()),
         revision => Arc::new(revision?),
     };
-    let until = Instant::now() + TRIAL_MAX;
-    let mut trial = Trial::new(tenant, revision, app.outbound.clone());
+    let until = Instant::now() + DRY_RUN_DURATION_MAX;
+    let mut trial = DryRunTrial::new(tenant, revision, app.outbound.clone());
     // A step looks up once: there are at most as many rounds as lookups, and a last one without.
-    for _ in 0..=LOOKS_MAX {
-        trial = match try_once(db, id, checked.clone(), trial, settings.clone()).await? {
+    for _ in 0..=LOOKUPS_MAX {
+        trial = match run_trial(db, id, checked.clone(), trial, settings.clone()).await? {
             Ok(made) => return Ok(made),
             Err(trial) => trial,
         };
-        trial.look(app, db, until).await?;
+        trial.run_lookups(app, db, until).await?;
     }
     Err(Error::internal("a dry run looks up what it knows"))
 }
 
-async fn try_once(db: &Db, id: WorkflowId, checked: Checked, mut trial: Trial, settings: Settings) -> Result<Tried> {
-    let made: Arc<Mutex<Option<Tried>>> = Arc::default();
+async fn run_trial(
+    db: &Db,
+    id: WorkflowId,
+    checked: CheckedRun,
+    mut trial: DryRunTrial,
+    settings: WorkflowSettings,
+) -> Result<TrialOutcome> {
+    let made: Arc<Mutex<Option<TrialOutcome>>> = Arc::default();
     let kept = made.clone();
     let tried = db.write(async move |tx| {
-        let mut run = trial.begin(tx, id, checked, &settings).await?;
-        tx.act_as(actor(&run))?;
-        let steps = trial.steps(tx, &mut run).await?;
-        let tried =
-            if trial.wanted.is_empty() { Ok(Simulated { run, steps, revision: trial.revision }) } else { Err(trial) };
+        let mut run = trial.begin_run(tx, id, checked, &settings).await?;
+        tx.act_as(run_actor(&run))?;
+        let steps = trial.run_steps(tx, &mut run).await?;
+        let tried = if trial.lookup_requests.is_empty() {
+            Ok(DryRunResult { run, steps, revision: trial.revision })
+        } else {
+            Err(trial)
+        };
         *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(tried);
         // The error rolls the transaction back.
         Err::<(), Error>(Error::conflict("a dry run is not kept"))
@@ -114,158 +131,179 @@ async fn try_once(db: &Db, id: WorkflowId, checked: Checked, mut trial: Trial, s
 }
 
 /// One dry run.
-struct Trial {
+struct DryRunTrial {
     tenant: TenantId,
-    revision: Arc<Revision>,
+    revision: Arc<CompiledRevision>,
     outbound: Outbound,
-    meter: Meter,
+    meter: CostMeter,
     /// The run before its first step: expressions read its id and time, which are the same in each round.
     run: Option<StoredRun>,
     /// Bytes of the inputs and outputs so far.
     bytes: usize,
     /// Results of lookups by step index, and lookups that are still to be done.
-    found: HashMap<usize, Found>,
-    wanted: Vec<Wanted>,
+    lookup_results: HashMap<usize, LookupResult>,
+    lookup_requests: Vec<LookupRequest>,
 }
 
-impl Trial {
-    fn new(tenant: TenantId, revision: Arc<Revision>, outbound: Outbound) -> Self {
-        let meter = Meter::new(TRIAL_COST, TRIAL_COST_BYTES);
-        let (found, wanted) = (HashMap::new(), Vec::new());
-        Trial { tenant, revision, outbound, meter, run: None, bytes: 0, found, wanted }
+impl DryRunTrial {
+    fn new(tenant: TenantId, revision: Arc<CompiledRevision>, outbound: Outbound) -> Self {
+        let meter = CostMeter::new(DRY_RUN_COST_MAX, DRY_RUN_COST_BYTES_MAX);
+        let (lookup_results, lookup_requests) = (HashMap::new(), Vec::new());
+        DryRunTrial { tenant, revision, outbound, meter, run: None, bytes: 0, lookup_results, lookup_requests }
     }
 
-    async fn begin(&mut self, tx: &mut Tx, id: WorkflowId, checked: Checked, settings: &Settings) -> Result<StoredRun> {
+    async fn begin_run(
+        &mut self,
+        tx: &mut Tx,
+        id: WorkflowId,
+        checked: CheckedRun,
+        settings: &WorkflowSettings,
+    ) -> Result<StoredRun> {
         if let Some(run) = self.run.clone() {
             check_in_force(tx, id, run.run.revision).await?;
             return Ok(run);
         }
-        let (run, _) = prepare(tx, id, checked, true, settings).await?;
+        let (run, _) = prepare_run(tx, id, checked, true, settings).await?;
         self.run = Some(run.clone());
         Ok(run)
     }
 
     /// Does the requested lookups, one after the other.
-    async fn look(&mut self, app: &App, db: &Db, until: Instant) -> Result<()> {
-        for Wanted { place, look, rights, with } in std::mem::take(&mut self.wanted) {
+    async fn run_lookups(&mut self, app: &App, db: &Db, until: Instant) -> Result<()> {
+        for LookupRequest { step_index: place, lookup: look, rights, with } in std::mem::take(&mut self.lookup_requests)
+        {
             let looked = timeout_at(until, (look.find)(app, db, &rights, with.clone())).await;
             let answer = match looked.map_err(|_| Error::unavailable("a dry run has taken too long"))? {
                 Ok(output) => Ok(output),
-                Err(error) => Err(lost(error)?),
+                Err(error) => Err(refusal_to_step_error(error)?),
             };
-            self.found.insert(place, Found { with, answer });
+            self.lookup_results.insert(place, LookupResult { with, answer });
         }
         Ok(())
     }
 
     /// The ended steps; empty as soon as a step needs a lookup.
-    async fn steps(&mut self, tx: &mut Tx, run: &mut StoredRun) -> Result<Vec<steps::Step>> {
+    async fn run_steps(&mut self, tx: &mut Tx, run: &mut StoredRun) -> Result<Vec<steps::StepRecord>> {
         let (tenant, revision) = (self.tenant, self.revision.clone());
         let at = run.run.created_at;
         self.bytes = 0;
-        run.turn(Status::Running, at);
+        run.transition_status(Status::Running, at);
         let definition = &revision.compiled.definition;
-        let (needs, owner) = (needs(&definition.steps), run.run.id.to_string());
-        let mut noted: Vec<Option<steps::Step>> = vec![None; definition.steps.len()];
+        let (needs, owner) = (need_indexes(&definition.steps), run.run.id.to_string());
+        let mut noted: Vec<Option<steps::StepRecord>> = vec![None; definition.steps.len()];
         // What the expressions of later steps read.
-        let mut seen = Seen { event: Value::Null, steps: json!({}), run: run.scope() };
+        let mut seen = ExpressionInputs { event: Value::Null, steps: json!({}), run: run.to_scope_value() };
         loop {
             let states: Vec<Option<Status>> = noted.iter().map(|step| step.as_ref().map(|step| step.state)).collect();
-            let plan = plan(&definition.steps, &needs, &states);
+            let plan = plan_run(&definition.steps, &needs, &states);
             for place in plan.skip {
-                let mut step = steps::Step::ready(&owner, &definition.steps[place].id, at);
-                step.end(Status::Skipped, at);
+                let mut step = steps::StepRecord::new_ready(&owner, &definition.steps[place].id, at);
+                step.end_with(Status::Skipped, at);
                 noted[place] = Some(step);
             }
             if plan.begin.is_empty() {
-                run.turn(plan.status, at);
+                run.transition_status(plan.status, at);
                 break;
             }
             for place in plan.begin {
-                let step = steps::Step::ready(&owner, &definition.steps[place].id, at);
-                let job =
-                    Job { tenant, run: Arc::new(run.clone()), revision: revision.clone(), place, request: None, step };
-                let step = self.step(tx, job, &seen, at).await?;
-                let output: Option<Value> = parse_optional(step.output.as_deref())?;
+                let step = steps::StepRecord::new_ready(&owner, &definition.steps[place].id, at);
+                let job = StepJob {
+                    tenant,
+                    run: Arc::new(run.clone()),
+                    revision: revision.clone(),
+                    step_index: place,
+                    request_permit: None,
+                    step,
+                };
+                let step = self.run_step(tx, job, &seen, at).await?;
+                let output: Option<Value> = parse_optional_json(step.output.as_deref())?;
                 seen.steps[&step.name] = json!({ "status": step.state, "output": output });
                 noted[place] = Some(step);
             }
-            if !self.wanted.is_empty() {
+            if !self.lookup_requests.is_empty() {
                 return Ok(Vec::new());
             }
         }
         let mut ended = Vec::with_capacity(noted.len());
         for step in &noted {
             let error = step.as_ref().and_then(|step| step.error.as_deref());
-            ended.push((step.as_ref().map(|step| step.state), parse_optional(error)?));
+            ended.push((step.as_ref().map(|step| step.state), parse_optional_json(error)?));
         }
-        run.run.error = plan::error(&definition.steps, &ended, run.run.status);
+        run.run.error = plan::run_error(&definition.steps, &ended, run.run.status);
         Ok(noted.into_iter().flatten().collect())
     }
 
-    async fn step(&mut self, tx: &mut Tx, job: Job, seen: &Seen, at: Timestamp) -> Result<steps::Step> {
+    async fn run_step(
+        &mut self,
+        tx: &mut Tx,
+        job: StepJob,
+        seen: &ExpressionInputs,
+        at: Timestamp,
+    ) -> Result<steps::StepRecord> {
         let mut step = job.step.clone();
-        let with = match evaluate_with(&job, seen, &mut self.meter) {
-            Evaluated::Skip => {
-                step.end(Status::Skipped, at);
+        let with = match evaluate_step_with(&job, seen, &mut self.meter) {
+            EvaluatedStep::Skip => {
+                step.end_with(Status::Skipped, at);
                 return Ok(step);
             }
-            Evaluated::Fault(error) => return failed(step, &error, at),
+            EvaluatedStep::Fault(error) => return fail_step(step, &error, at),
             // A lookup is shown with the input it was done with: ids that a dry run creates differ in each round.
-            Evaluated::Do(with) => self.found.get(&job.place).map_or(with, |found| found.with.clone()),
+            EvaluatedStep::Run(with) => {
+                self.lookup_results.get(&job.step_index).map_or(with, |found| found.with.clone())
+            }
         };
-        step.input = Some(text(&masked(&job, &with))?);
+        step.input = Some(to_json_text(&mask_input(&job, &with))?);
         step.started_at = Some(at);
-        let done = match (job.action().check)(with.clone()).into_result() {
-            Err(error) => Err(lost(error)?),
-            Ok(_) => self.act(tx, &job, with, at).await?,
+        let done = match (job.step_action().check)(with.clone()).into_result() {
+            Err(error) => Err(refusal_to_step_error(error)?),
+            Ok(_) => self.run_action(tx, &job, with, at).await?,
         };
         let error = done.as_ref().err().cloned();
-        step.attempts = text(&[attempt(&job, at, at, error)])?;
+        step.attempts = to_json_text(&[ended_attempt(&job, at, at, error)])?;
         step.attempt = 1;
         match done {
             Ok(output) => {
-                let output = text(&output)?;
+                let output = to_json_text(&output)?;
                 self.bytes += output.len() + step.input.as_ref().map_or(0, String::len);
                 if output.len() > STEP_BYTES_MAX || self.bytes > RUN_BYTES_MAX {
                     let detail = format!(
                         "Of what a step answers {STEP_BYTES_MAX} bytes are kept, and {RUN_BYTES_MAX} of all that the steps of a run are given and answer."
                     );
-                    return failed(step, &StepError { code: "output_too_large".to_owned(), detail }, at);
+                    return fail_step(step, &StepError { code: "output_too_large".to_owned(), detail }, at);
                 }
                 step.output = Some(output);
-                step.end(Status::Succeeded, at);
+                step.end_with(Status::Succeeded, at);
                 Ok(step)
             }
-            Err(error) => failed(step, &error, at),
+            Err(error) => fail_step(step, &error, at),
         }
     }
 
-    async fn act(
+    async fn run_action(
         &mut self,
         tx: &mut Tx,
-        job: &Job,
+        job: &StepJob,
         with: Map<String, Value>,
         at: Timestamp,
     ) -> Result<Result<Value, StepError>> {
-        let rights = match rights_for(tx, &job.revision.saved_by, job.action()).await? {
+        let rights = match get_action_rights(tx, &job.revision.saved_by, job.step_action()).await? {
             Ok(rights) => rights,
             Err(error) => return Ok(Err(error)),
         };
-        match &job.action().effect {
+        match &job.step_action().effect {
             ActionEffect::Transaction(does) => match does(tx, &rights, with).await {
                 Ok(output) => Ok(Ok(output)),
-                Err(error) => lost(error).map(Err),
+                Err(error) => refusal_to_step_error(error).map(Err),
             },
             ActionEffect::Lookup(look) => {
-                if let Some(found) = self.found.get(&job.place) {
+                if let Some(found) = self.lookup_results.get(&job.step_index) {
                     return Ok(found.answer.clone());
                 }
-                if self.found.len() + self.wanted.len() >= LOOKS_MAX {
-                    let detail = format!("A dry run looks up {LOOKS_MAX} things at most. A run has no such limit.");
+                if self.lookup_results.len() + self.lookup_requests.len() >= LOOKUPS_MAX {
+                    let detail = format!("A dry run looks up {LOOKUPS_MAX} things at most. A run has no such limit.");
                     return Ok(Err(StepError { code: Code::LimitReached.name().to_owned(), detail }));
                 }
-                self.wanted.push(Wanted { place: job.place, look: *look, rights, with });
+                self.lookup_requests.push(LookupRequest { step_index: job.step_index, lookup: *look, rights, with });
                 // This error is never shown: the round that is saved has the result of the lookup.
                 Ok(Err(StepError { code: "not_looked_up".to_owned(), detail: "It is looked up first.".to_owned() }))
             }
@@ -279,32 +317,32 @@ impl Trial {
                 })
             }
             ActionEffect::Wait => {
-                let (wait, _) = read_object::<Wait>(with).into_result()?;
-                Ok(Ok(json!({ "until": wait.until(at) })))
+                let (wait, _) = read_object::<WaitInput>(with).into_result()?;
+                Ok(Ok(json!({ "until": wait.wakes_at(at) })))
             }
             ActionEffect::Approval => Ok(Ok(json!({ "approved": true, "by": null, "at": at }))),
         }
     }
 }
 
-fn failed(mut step: steps::Step, error: &StepError, at: Timestamp) -> Result<steps::Step> {
-    step.error = Some(text(error)?);
-    step.end(Status::Failed, at);
+fn fail_step(mut step: steps::StepRecord, error: &StepError, at: Timestamp) -> Result<steps::StepRecord> {
+    step.error = Some(to_json_text(error)?);
+    step.end_with(Status::Failed, at);
     Ok(step)
 }
 
-fn text<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
+fn to_json_text<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(Error::internal)
 }
 
 /// Saves the result as a run, and publishes no event.
-pub async fn keep(tx: &mut Tx, simulated: Simulated) -> Result<RunDetail> {
-    let Simulated { run, steps, revision } = simulated;
+pub async fn save_dry_run(tx: &mut Tx, simulated: DryRunResult) -> Result<RunDetail> {
+    let DryRunResult { run, steps, revision } = simulated;
     check_in_force(tx, run.run.workflow_id, run.run.revision).await?;
-    insert(tx, &run).await?;
+    insert_run(tx, &run).await?;
     for step in &steps {
-        steps::add(tx, WORKFLOW_LANE, LANE_KEY, step).await?;
+        steps::insert_step(tx, WORKFLOW_LANE, LANE_KEY, step).await?;
     }
-    audit::record(tx, Entry::new("workflow.dry_run", "workflow_run", run.run.id)).await?;
-    detail(run.run, &revision.compiled.definition, &steps)
+    audit::record_entry(tx, NewAuditEntry::new("workflow.dry_run", "workflow_run", run.run.id)).await?;
+    build_detail(run.run, &revision.compiled.definition, &steps)
 }

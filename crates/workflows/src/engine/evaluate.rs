@@ -6,11 +6,11 @@ use kernel::jobs::steps;
 use kernel::store::Db;
 use serde_json::{Map, Value, json};
 
-use super::super::depth::{DEPTH_MAX, is_shallow};
-use super::super::runs::parse_optional;
+use super::super::depth::{JSON_DEPTH_MAX, is_shallow};
+use super::super::runs::parse_optional_json;
 use super::super::{RUN_BYTES_MAX, STEP_BYTES_SMALL, StepError, WORKFLOW_LANE};
-use super::act::store::Job;
-use expressions::{Expression, Fault, Meter, Scope};
+use super::act::store::StepJob;
+use expressions::{CostMeter, Expression, ExpressionError, ExpressionScope};
 use feature_kit::request_headers::MASK;
 use feature_kit::{ActionEffect, STEP_BYTES_MAX};
 
@@ -18,99 +18,106 @@ use feature_kit::{ActionEffect, STEP_BYTES_MAX};
 const STEP_COST: u32 = 100_000;
 const STEP_COST_BYTES: usize = 1 << 20;
 
-pub enum Evaluated {
+pub enum EvaluatedStep {
     /// The condition is false.
     Skip,
-    Do(Map<String, Value>),
+    Run(Map<String, Value>),
     Fault(StepError),
 }
 
 /// The owned values of an expression scope.
-pub struct Seen {
+pub struct ExpressionInputs {
     pub event: Value,
     pub steps: Value,
     pub run: Value,
 }
 
 /// Evaluates a step. Reads the event and the outputs of steps only if an expression names them.
-pub async fn evaluate(db: &Db, job: &Job) -> Result<Evaluated> {
-    let compiled = &job.revision.compiled.steps[job.place];
+pub async fn evaluate_step(db: &Db, job: &StepJob) -> Result<EvaluatedStep> {
+    let compiled = &job.revision.compiled.steps[job.step_index];
     let expressions = || compiled.condition.iter().chain(compiled.with.expressions().map(|(_, expression)| expression));
-    let names = |root: &str| expressions().any(|expression| expression.roots().any(|name| name == root));
+    let names = |root: &str| expressions().any(|expression| expression.referenced_roots().any(|name| name == root));
     let event = match job.run.event_sequence.filter(|_| names("event")) {
         None => Value::Null,
-        Some(sequence) => match follow::body(db, sequence).await? {
+        Some(sequence) => match follow::find_body(db, sequence).await? {
             Some(body) => match serde_json::from_str(&body) {
                 Ok(event) => event,
-                Err(_) => return Ok(fault("event_unreadable", "The event cannot be read as JSON.".to_owned())),
+                Err(_) => {
+                    return Ok(evaluation_failed("event_unreadable", "The event cannot be read as JSON.".to_owned()));
+                }
             },
-            None => return Ok(fault("event_expired", "The event that started the run is no longer kept.".to_owned())),
+            None => {
+                return Ok(evaluation_failed(
+                    "event_expired",
+                    "The event that started the run is no longer kept.".to_owned(),
+                ));
+            }
         },
     };
     let mut outputs = Map::new();
     if names("steps") {
-        for (name, state, output) in steps::outputs(db, WORKFLOW_LANE, &job.step.owner).await? {
-            let output: Option<Value> = parse_optional(output.as_deref())?;
+        for (name, state, output) in steps::list_step_outputs(db, WORKFLOW_LANE, &job.step.owner).await? {
+            let output: Option<Value> = parse_optional_json(output.as_deref())?;
             outputs.insert(name, json!({ "status": state, "output": output }));
         }
     }
-    let seen = Seen { event, steps: Value::Object(outputs), run: job.run.scope() };
-    let evaluated = evaluate_with(job, &seen, &mut Meter::new(STEP_COST, STEP_COST_BYTES));
-    let Evaluated::Do(with) = &evaluated else { return Ok(evaluated) };
-    let own = bytes(with);
+    let seen = ExpressionInputs { event, steps: Value::Object(outputs), run: job.run.to_scope_value() };
+    let evaluated = evaluate_step_with(job, &seen, &mut CostMeter::new(STEP_COST, STEP_COST_BYTES));
+    let EvaluatedStep::Run(with) = &evaluated else { return Ok(evaluated) };
+    let own = json_bytes(with);
     if own > STEP_BYTES_SMALL {
-        let all = own + steps::bytes_beside_now(db, WORKFLOW_LANE, &job.seen()).await?;
+        let all = own + steps::count_other_bytes_now(db, WORKFLOW_LANE, &job.seen_attempt()).await?;
         if all > RUN_BYTES_MAX {
             let detail = format!(
                 "With what it is given the steps of the run would have {all} bytes, and {RUN_BYTES_MAX} are kept."
             );
-            return Ok(fault("input_too_large", detail));
+            return Ok(evaluation_failed("input_too_large", detail));
         }
     }
     Ok(evaluated)
 }
 
-fn bytes(with: &Map<String, Value>) -> usize {
+fn json_bytes(with: &Map<String, Value>) -> usize {
     serde_json::to_string(with).map_or(0, |text| text.len())
 }
 
 /// Evaluates a step with inputs that are already loaded.
-pub fn evaluate_with(job: &Job, seen: &Seen, meter: &mut Meter) -> Evaluated {
-    let compiled = &job.revision.compiled.steps[job.place];
-    let scope = Scope {
+pub fn evaluate_step_with(job: &StepJob, seen: &ExpressionInputs, meter: &mut CostMeter) -> EvaluatedStep {
+    let compiled = &job.revision.compiled.steps[job.step_index];
+    let scope = ExpressionScope {
         input: &job.run.run.input,
         event: &seen.event,
         steps: &seen.steps,
         run: &seen.run,
         now: job.step.ready_at,
     };
-    match compiled.condition.as_ref().map(|condition| condition.test(&scope, meter)) {
-        Some(Ok(false)) => return Evaluated::Skip,
-        Some(Err(error)) => return failed("/if", &error),
+    match compiled.condition.as_ref().map(|condition| condition.eval_condition(&scope, meter)) {
+        Some(Ok(false)) => return EvaluatedStep::Skip,
+        Some(Err(error)) => return expression_failed("/if", &error),
         Some(Ok(true)) | None => {}
     }
-    match compiled.with.eval(&scope, meter) {
+    match compiled.with.eval_to_json(&scope, meter) {
         Ok(Value::Object(with)) => {
             if !is_shallow(&Value::Object(with.clone())) {
-                let detail = format!("What it is given is more than {DEPTH_MAX} deep.");
-                return fault("input_too_deep", detail);
+                let detail = format!("What it is given is more than {JSON_DEPTH_MAX} deep.");
+                return evaluation_failed("input_too_deep", detail);
             }
-            let bytes = bytes(&with);
+            let bytes = json_bytes(&with);
             if bytes > STEP_BYTES_MAX {
                 let detail = format!("What it is given is {bytes} bytes long; at most {STEP_BYTES_MAX} are taken.");
-                return fault("input_too_large", detail);
+                return evaluation_failed("input_too_large", detail);
             }
-            Evaluated::Do(with)
+            EvaluatedStep::Run(with)
         }
-        Ok(_) => fault("expression_failed", "/with is no object".to_owned()),
-        Err((pointer, error)) => failed(&format!("/with{pointer}"), &error),
+        Ok(_) => evaluation_failed("expression_failed", "/with is no object".to_owned()),
+        Err((pointer, error)) => expression_failed(&format!("/with{pointer}"), &error),
     }
 }
 
 /// A `with` as it may be shown, with masked header values.
-pub fn masked(job: &Job, with: &Map<String, Value>) -> Value {
+pub fn mask_input(job: &StepJob, with: &Map<String, Value>) -> Value {
     let mut shown = with.clone();
-    if matches!(job.action().effect, ActionEffect::Http)
+    if matches!(job.step_action().effect, ActionEffect::Http)
         && let Some(Value::Object(headers)) = shown.get_mut("headers")
     {
         headers.values_mut().for_each(|value| *value = MASK.into());
@@ -123,21 +130,24 @@ const FILTER_COST: u32 = 10_000;
 const FILTER_COST_BYTES: usize = 256 << 10;
 
 /// Whether an event passes a filter.
-pub fn passes(filter: &Expression, event: &Value, now: kernel::base::Timestamp) -> Result<bool, StepError> {
+pub fn passes_filter(filter: &Expression, event: &Value, now: kernel::base::Timestamp) -> Result<bool, StepError> {
     let nothing = Value::Null;
-    let scope = Scope { input: &nothing, event, steps: &nothing, run: &nothing, now };
-    filter.test(&scope, &mut Meter::new(FILTER_COST, FILTER_COST_BYTES)).map_err(|error| told("/on/event/if", &error))
+    let scope = ExpressionScope { input: &nothing, event, steps: &nothing, run: &nothing, now };
+    filter
+        .eval_condition(&scope, &mut CostMeter::new(FILTER_COST, FILTER_COST_BYTES))
+        .map_err(|error| expression_step_error("/on/event/if", &error))
 }
 
-fn failed(pointer: &str, error: &Fault) -> Evaluated {
-    Evaluated::Fault(told(pointer, error))
+fn expression_failed(pointer: &str, error: &ExpressionError) -> EvaluatedStep {
+    EvaluatedStep::Fault(expression_step_error(pointer, error))
 }
 
-fn told(pointer: &str, error: &Fault) -> StepError {
-    let code = if matches!(error, Fault::Spent) { "expression_too_costly" } else { "expression_failed" };
+fn expression_step_error(pointer: &str, error: &ExpressionError) -> StepError {
+    let code =
+        if matches!(error, ExpressionError::BudgetExceeded) { "expression_too_costly" } else { "expression_failed" };
     StepError { code: code.to_owned(), detail: format!("{pointer}: {error}") }
 }
 
-fn fault(code: &str, detail: String) -> Evaluated {
-    Evaluated::Fault(StepError { code: code.to_owned(), detail })
+fn evaluation_failed(code: &str, detail: String) -> EvaluatedStep {
+    EvaluatedStep::Fault(StepError { code: code.to_owned(), detail })
 }

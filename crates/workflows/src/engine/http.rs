@@ -10,14 +10,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use bytes::Bytes;
 use kernel::base::{Result, Timestamp};
 use kernel::http::read_object;
-use kernel::outbound::{FailureKind, Request, Response};
+use kernel::outbound::{FailureKind, OutboundRequest, OutboundResponse};
 use serde_json::{Map, Value, json};
 
 use super::super::actions::HttpRequest;
 use super::super::depth::is_shallow;
-use super::super::{Attempt, StepError};
-use super::Running;
-use super::act::store::{End, Job, Verdict};
+use super::super::{StepAttempt, StepError};
+use super::EngineContext;
+use super::act::store::{StepEnd, StepJob, StepResult};
 use feature_kit::request_headers::MASK;
 
 /// The part of a response body that is read; the rest is dropped.
@@ -31,40 +31,45 @@ const PLAIN_HEADERS: [&str; 7] =
     ["accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "content-type", "prefer"];
 const PLAIN_WORDS: [&str; 6] = ["bearer", "basic", "digest", "negotiate", "token", "apikey"];
 /// A prefix of a secret this long, at the end of a truncated response, is masked.
-const BEGINNING_CHARS_MIN: usize = 3;
+const SECRET_PREFIX_CHARS_MIN: usize = 3;
 
 /// Sends the request and returns the result. None if nothing was sent: the step is started again a little later.
-pub async fn request(engine: &Running, job: &Job, with: Map<String, Value>, shown: Value) -> Result<Option<Verdict>> {
+pub async fn send_request(
+    engine: &EngineContext,
+    job: &StepJob,
+    with: Map<String, Value>,
+    shown: Value,
+) -> Result<Option<StepResult>> {
     let (wanted, _) = read_object::<HttpRequest>(with).into_result()?;
-    let began_at = engine.node.world.now();
-    let secrets = secrets(&wanted.headers);
-    let Some(request) = build(engine, job, &wanted) else {
-        let error = fault("invalid_header", "A header cannot be sent as it is.".to_owned());
-        return Ok(Some(Verdict { input: Some(shown), attempt: None, end: End::FailedForGood(error) }));
+    let began_at = engine.node.env.now();
+    let secrets = collect_secrets(&wanted.headers);
+    let Some(request) = build_request(engine, job, &wanted) else {
+        let error = step_error("invalid_header", "A header cannot be sent as it is.".to_owned());
+        return Ok(Some(StepResult { input: Some(shown), attempt: None, end: StepEnd::FailedPermanently(error) }));
     };
-    engine.node.world.faults.pass("outside.before_send").await?;
-    let answer = engine.node.outbound.send(request).await;
-    engine.node.world.faults.pass("outside.answered").await?;
-    let ended_at = engine.node.world.now();
+    engine.node.env.faults.check_outside_tx("outside.before_send").await?;
+    let answer = engine.node.outbound.send_request(request).await;
+    engine.node.env.faults.check_outside_tx("outside.answered").await?;
+    let ended_at = engine.node.env.now();
     let (status, end) = match answer {
         Err(failure) if failure.kind == FailureKind::HeldBack => return Ok(None),
         Err(failure) => {
-            let error = fault(failure.kind.as_str(), redact(&failure.detail, &secrets));
+            let error = step_error(failure.kind.as_str(), redact_text(&failure.detail, &secrets));
             let for_good = failure.kind == FailureKind::NotAllowed;
-            (failure.status, if for_good { End::FailedForGood(error) } else { End::Failed(error) })
+            (failure.status, if for_good { StepEnd::FailedPermanently(error) } else { StepEnd::Failed(error) })
         }
         Ok(response) if is_expected(&wanted, response.status) => {
-            (Some(response.status), End::Succeeded(output(&response, &secrets)))
+            (Some(response.status), StepEnd::Succeeded(build_output(&response, &secrets)))
         }
         Ok(response) => {
-            let error = fault("http_status", format!("The server answered {}.", response.status));
-            (Some(response.status), End::Failed(error))
+            let error = step_error("http_status", format!("The server answered {}.", response.status));
+            (Some(response.status), StepEnd::Failed(error))
         }
     };
-    let attempt = Some(attempt(job, began_at, ended_at, status, &end));
+    let attempt = Some(http_attempt(job, began_at, ended_at, status, &end));
     let is_late = job.step.deadline_at.is_some_and(|deadline| deadline <= ended_at);
-    let end = if is_late && !matches!(end, End::Succeeded(_)) { End::TimedOut } else { end };
-    Ok(Some(Verdict { input: Some(shown), attempt, end }))
+    let end = if is_late && !matches!(end, StepEnd::Succeeded(_)) { StepEnd::TimedOut } else { end };
+    Ok(Some(StepResult { input: Some(shown), attempt, end }))
 }
 
 /// Whether a status is in `expect_status`, or is 2xx if that is empty.
@@ -72,9 +77,9 @@ fn is_expected(wanted: &HttpRequest, status: u16) -> bool {
     if wanted.expect_status.is_empty() { (200..300).contains(&status) } else { wanted.expect_status.contains(&status) }
 }
 
-fn build(engine: &Running, job: &Job, wanted: &HttpRequest) -> Option<Request> {
+fn build_request(engine: &EngineContext, job: &StepJob, wanted: &HttpRequest) -> Option<OutboundRequest> {
     // The step's deadline also limits its requests.
-    let left_ms = job.step.deadline_at.map(|deadline| deadline.as_millis() - engine.node.world.now().as_millis());
+    let left_ms = job.step.deadline_at.map(|deadline| deadline.as_millis() - engine.node.env.now().as_millis());
     let left = left_ms.map_or(Duration::MAX, |ms| Duration::from_millis(ms.max(1).unsigned_abs()));
     let mut headers = HeaderMap::new();
     for (name, value) in &wanted.headers {
@@ -83,54 +88,54 @@ fn build(engine: &Running, job: &Job, wanted: &HttpRequest) -> Option<Request> {
     let body = match &wanted.body {
         None => Bytes::new(),
         Some(Value::String(text)) => {
-            kind(&mut headers, "text/plain; charset=utf-8");
+            set_content_type(&mut headers, "text/plain; charset=utf-8");
             Bytes::from(text.clone())
         }
         Some(json) => {
-            kind(&mut headers, "application/json");
+            set_content_type(&mut headers, "application/json");
             Bytes::from(serde_json::to_vec(json).ok()?)
         }
     };
     headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
     let key = format!("{}.{}", job.run.run.id, job.step.name);
     headers.insert(&IDEMPOTENCY_KEY, HeaderValue::try_from(key).ok()?);
-    Some(Request {
+    Some(OutboundRequest {
         method: Method::from_bytes(wanted.method.as_bytes()).ok()?,
         target: wanted.url.clone(),
         headers,
         body,
         timeout: left.min(engine.settings.http_timeout),
         body_max: ANSWER_BYTES_MAX,
-        for_whom: Some(job.tenant),
+        tenant: Some(job.tenant),
     })
 }
 
 /// Sets the content type, unless the step has set it.
-fn kind(headers: &mut HeaderMap, kind: &'static str) {
+fn set_content_type(headers: &mut HeaderMap, kind: &'static str) {
     headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(kind));
 }
 
-fn attempt(job: &Job, at: Timestamp, ended_at: Timestamp, status: Option<u16>, end: &End) -> Attempt {
+fn http_attempt(job: &StepJob, at: Timestamp, ended_at: Timestamp, status: Option<u16>, end: &StepEnd) -> StepAttempt {
     let error = match end {
-        End::Failed(error) | End::FailedForGood(error) => Some(error.clone()),
-        End::Succeeded(_) | End::Skipped | End::TimedOut => None,
+        StepEnd::Failed(error) | StepEnd::FailedPermanently(error) => Some(error.clone()),
+        StepEnd::Succeeded(_) | StepEnd::Skipped | StepEnd::TimedOut => None,
     };
-    let attempt = super::act::store::attempt(job, at, ended_at, error);
-    Attempt { status_code: status.map(i64::from), ..attempt }
+    let attempt = super::act::store::ended_attempt(job, at, ended_at, error);
+    StepAttempt { status_code: status.map(i64::from), ..attempt }
 }
 
 /// `{status, headers, body}`, with the body as JSON if it is declared as JSON and valid.
-fn output(response: &Response, secrets: &[String]) -> Value {
+fn build_output(response: &OutboundResponse, secrets: &[String]) -> Value {
     let mut headers: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in &response.headers {
         let value = if name == header::SET_COOKIE { MASK.into() } else { String::from_utf8_lossy(value.as_bytes()) };
-        let value = redact(&value, secrets);
+        let value = redact_text(&value, secrets);
         headers.entry(name.to_string()).and_modify(|known| *known = format!("{known}, {value}")).or_insert(value);
     }
     let truncated = response.body.len() >= ANSWER_BYTES_MAX;
     let mut text = String::from_utf8_lossy(&response.body).into_owned();
     if truncated {
-        mask_beginning(&mut text, secrets);
+        mask_truncated_secret(&mut text, secrets);
     }
     let is_json = response.headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
         let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -138,7 +143,7 @@ fn output(response: &Response, secrets: &[String]) -> Value {
     });
     // Escaped secrets can be found only after parsing.
     let parsed: Option<Value> = if is_json { serde_json::from_str(&text).ok().filter(is_shallow) } else { None };
-    let body = redact_all(parsed.unwrap_or(Value::String(text)), secrets);
+    let body = redact_json(parsed.unwrap_or(Value::String(text)), secrets);
     let mut output = json!({ "status": response.status, "headers": headers, "body": body });
     if truncated {
         output["truncated"] = true.into();
@@ -147,7 +152,7 @@ fn output(response: &Response, secrets: &[String]) -> Value {
 }
 
 /// Header values, and the single words of values such as `Bearer <token>`.
-fn secrets(headers: &BTreeMap<String, String>) -> Vec<String> {
+fn collect_secrets(headers: &BTreeMap<String, String>) -> Vec<String> {
     let mut secrets: Vec<String> = Vec::new();
     let is_plain = |words: &[&str], word: &str| words.iter().any(|known| known.eq_ignore_ascii_case(word));
     for (_, value) in headers.iter().filter(|(name, _)| !is_plain(&PLAIN_HEADERS, name)) {
@@ -162,9 +167,9 @@ fn secrets(headers: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 /// Masks the prefix of a secret at the end of a truncated response.
-fn mask_beginning(text: &mut String, secrets: &[String]) {
+fn mask_truncated_secret(text: &mut String, secrets: &[String]) {
     let begins = |secret: &String| {
-        let lengths = secret.char_indices().map(|(at, _)| at).skip(BEGINNING_CHARS_MIN).collect::<Vec<_>>();
+        let lengths = secret.char_indices().map(|(at, _)| at).skip(SECRET_PREFIX_CHARS_MIN).collect::<Vec<_>>();
         lengths.into_iter().rev().find(|length| text.ends_with(&secret[..*length]))
     };
     if let Some(length) = secrets.iter().filter_map(begins).max() {
@@ -174,21 +179,21 @@ fn mask_beginning(text: &mut String, secrets: &[String]) {
 }
 
 /// Masks secrets in every text of a value, names of fields included.
-fn redact_all(value: Value, secrets: &[String]) -> Value {
+fn redact_json(value: Value, secrets: &[String]) -> Value {
     match value {
-        Value::String(text) => Value::String(redact(&text, secrets)),
-        Value::Array(items) => items.into_iter().map(|item| redact_all(item, secrets)).collect(),
+        Value::String(text) => Value::String(redact_text(&text, secrets)),
+        Value::Array(items) => items.into_iter().map(|item| redact_json(item, secrets)).collect(),
         Value::Object(fields) => {
-            fields.into_iter().map(|(name, value)| (redact(&name, secrets), redact_all(value, secrets))).collect()
+            fields.into_iter().map(|(name, value)| (redact_text(&name, secrets), redact_json(value, secrets))).collect()
         }
         other => other,
     }
 }
 
-fn redact(text: &str, secrets: &[String]) -> String {
+fn redact_text(text: &str, secrets: &[String]) -> String {
     secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), MASK))
 }
 
-fn fault(code: &str, detail: String) -> StepError {
+fn step_error(code: &str, detail: String) -> StepError {
     StepError { code: code.to_owned(), detail }
 }

@@ -23,23 +23,23 @@ pub mod store;
 use std::future::Future;
 use std::sync::Arc;
 
-use kernel::base::{Actor, Chain, Result};
-use kernel::jobs::Node;
-use kernel::jobs::dispatch::{Dispatcher, Limits, Work};
-use kernel::jobs::lanes::Lane;
+use kernel::base::{Actor, Result, WorkflowChain};
+use kernel::jobs::ServerNode;
+use kernel::jobs::dispatch::{DispatchLimits, Dispatcher, WorkKind};
+use kernel::jobs::lanes::LeasedLane;
 
 use super::runs::StoredRun;
-use super::{Settings, WORKFLOW_LANE};
+use super::{WORKFLOW_LANE, WorkflowSettings};
 use lane::TenantLane;
-use revisions::Revisions;
+use revisions::RevisionCache;
 
 /// Runs workflows. Cheap to clone.
 #[derive(Clone)]
-pub struct Engine(Dispatcher<Running>);
+pub struct WorkflowEngine(Dispatcher<EngineContext>);
 
-impl Engine {
-    pub fn new(node: Node, settings: Settings) -> Self {
-        Engine(Dispatcher::new(Running { node, settings: Arc::new(settings), revisions: Arc::default() }))
+impl WorkflowEngine {
+    pub fn new(node: ServerNode, settings: WorkflowSettings) -> Self {
+        WorkflowEngine(Dispatcher::new(EngineContext { node, settings: Arc::new(settings), revisions: Arc::default() }))
     }
 
     /// Does everything that is due now, and nothing that becomes due later. For tests, which move the clock themselves.
@@ -55,32 +55,32 @@ impl Engine {
 
 /// The state that all lanes share.
 #[derive(Clone)]
-pub struct Running {
-    node: Node,
-    settings: Arc<Settings>,
-    revisions: Arc<Revisions>,
+pub struct EngineContext {
+    node: ServerNode,
+    settings: Arc<WorkflowSettings>,
+    revisions: Arc<RevisionCache>,
 }
 
-impl Work for Running {
+impl WorkKind for EngineContext {
     const KIND: &'static str = WORKFLOW_LANE;
     type Lane = TenantLane;
 
-    fn node(&self) -> &Node {
+    fn node(&self) -> &ServerNode {
         &self.node
     }
 
-    fn limits(&self) -> Limits {
-        let Settings { lanes_max, tenure, stop_max, .. } = *self.settings;
-        Limits { lanes_max, tenure, stop_max }
+    fn limits(&self) -> DispatchLimits {
+        let WorkflowSettings { lanes_max, tenure, stop_max, .. } = *self.settings;
+        DispatchLimits { lanes_max, tenure_max: tenure, stop_max }
     }
 
-    fn open(&self, lane: Lane) -> Option<TenantLane> {
+    fn open_lane(&self, lane: LeasedLane) -> Option<TenantLane> {
         Some(TenantLane::new(self.clone(), lane))
     }
 }
 
 /// The actor of a run's changes.
-pub fn actor(run: &StoredRun) -> Actor {
+pub fn run_actor(run: &StoredRun) -> Actor {
     let (root, run) = (run.root, &run.run);
-    Actor::workflow(run.workflow_id, &run.workflow_name, run.id, Chain { depth: run.depth, root })
+    Actor::for_workflow(run.workflow_id, &run.workflow_name, run.id, WorkflowChain { depth: run.depth, root })
 }

@@ -6,38 +6,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kernel::base::{ActorRef, Code, Error, Result, Secrets, TenantId};
 use kernel::store::Db;
 
-use super::super::check::{Compiled, compile};
+use super::super::check::{CompiledDefinition, compile_definition};
 use super::super::{RunError, WorkflowId, store};
-use super::Running;
+use super::EngineContext;
 
 /// Revisions cached per node; a new one evicts another.
-const KEPT_MAX: usize = 256;
+const REVISIONS_KEPT_MAX: usize = 256;
 
 /// A compiled revision, with the saver whose authority its runs have.
-pub struct Revision {
-    pub compiled: Compiled,
+pub struct CompiledRevision {
+    pub compiled: CompiledDefinition,
     pub saved_by: ActorRef,
 }
 
-impl Revision {
-    pub async fn load(db: &Db, secrets: &Secrets, id: WorkflowId, revision: i64) -> Result<Self> {
-        let read = store::revision(db, secrets, id, revision).await?;
+impl CompiledRevision {
+    pub async fn load_compiled(db: &Db, secrets: &Secrets, id: WorkflowId, revision: i64) -> Result<Self> {
+        let read = store::get_revision(db, secrets, id, revision).await?;
         // Compiling hundreds of expressions takes a while.
         let definition = read.definition;
-        let compiled = tokio::task::spawn_blocking(move || compile(&definition)).await.map_err(Error::internal)?;
+        let compiled =
+            tokio::task::spawn_blocking(move || compile_definition(&definition)).await.map_err(Error::internal)?;
         let compiled = compiled.map_err(Error::invalid_fields)?;
-        Ok(Revision { compiled, saved_by: read.saved_by })
+        Ok(CompiledRevision { compiled, saved_by: read.saved_by })
     }
 }
 
-impl Running {
+impl EngineContext {
     /// The compiled revision, or why it can no longer be run.
-    pub(super) async fn ready(
+    pub(super) async fn get_revision(
         &self,
         db: &Db,
         id: WorkflowId,
         revision: i64,
-    ) -> Result<Result<Arc<Revision>, RunError>> {
+    ) -> Result<Result<Arc<CompiledRevision>, RunError>> {
         match self.revisions.get(db, &self.node.secrets, id, revision).await {
             Ok(ready) => Ok(Ok(ready)),
             Err(error) if error.code() == Code::Unavailable => Err(error),
@@ -55,18 +56,24 @@ impl Running {
 }
 
 #[derive(Default)]
-pub struct Revisions(Mutex<HashMap<(TenantId, WorkflowId, i64), Arc<Revision>>>);
+pub struct RevisionCache(Mutex<HashMap<(TenantId, WorkflowId, i64), Arc<CompiledRevision>>>);
 
-impl Revisions {
-    pub async fn get(&self, db: &Db, secrets: &Secrets, id: WorkflowId, revision: i64) -> Result<Arc<Revision>> {
+impl RevisionCache {
+    pub async fn get(
+        &self,
+        db: &Db,
+        secrets: &Secrets,
+        id: WorkflowId,
+        revision: i64,
+    ) -> Result<Arc<CompiledRevision>> {
         let tenant = db.tenant_id().ok_or_else(|| Error::internal("a workflow belongs to a tenant"))?;
         let key = (tenant, id, revision);
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(known.clone());
         }
-        let ready = Arc::new(Revision::load(db, secrets, id, revision).await?);
+        let ready = Arc::new(CompiledRevision::load_compiled(db, secrets, id, revision).await?);
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= KEPT_MAX
+        if kept.len() >= REVISIONS_KEPT_MAX
             && let Some(any) = kept.keys().next().copied()
         {
             kept.remove(&any);

@@ -4,23 +4,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use kernel::args;
-use kernel::auth::authority;
+use kernel::auth::load_saver_rights;
 use kernel::base::{ActorRef, Code, Error, Result, Timestamp, Word};
 use kernel::events;
-use kernel::jobs::lanes::Lane;
-use kernel::jobs::steps::{self, Seen};
+use kernel::jobs::lanes::LeasedLane;
+use kernel::jobs::steps::{self, StepVersion};
 use kernel::store::{Db, Tx};
 
-use super::super::plan::{self, plan};
+use super::super::plan::{self, plan_run};
 use super::super::runs::store::{self as runs, RunColumns};
-use super::super::runs::{StoredRun, parse_optional};
+use super::super::runs::{StoredRun, parse_optional_json};
 use super::super::{
-    DEPTH_MAX, FOLLOWER, LANE_KEY, RunError, RunId, Settings, Status, Step, StepError, Trigger, WORKFLOW_LANE,
+    CHAIN_DEPTH_MAX, FOLLOWER, LANE_KEY, RunError, RunId, Status, StepError, Trigger, WORKFLOW_LANE,
     WORKFLOW_RUN_CANCELLED, WORKFLOW_RUN_FAILED, WORKFLOW_RUN_STARTED, WORKFLOW_RUN_SUCCEEDED, WORKFLOWS_MAX,
-    WorkflowId, tally,
+    WorkflowId, WorkflowSettings, WorkflowStep, tally,
 };
-use super::actor;
-use super::revisions::Revision;
+use super::revisions::CompiledRevision;
+use super::run_actor;
 use feature_kit::registry;
 
 kernel::statements! {
@@ -82,12 +82,12 @@ const OPEN: [Status; 3] = [Status::Pending, Status::Running, Status::Waiting];
 pub type Upkeep = Option<usize>;
 
 /// Ends runs past their deadline, and open runs of deleted workflows. None when the lease is lost.
-pub async fn end_some(lane: &Lane) -> Result<Upkeep> {
-    let now = lane.db().world().now();
+pub async fn end_overdue_runs(lane: &LeasedLane) -> Result<Upkeep> {
+    let now = lane.db().env().now();
     let overdue: Vec<StoredRun> = lane.db().list(OVERDUE, args![now, RUNS_MAX]).await?;
     if !overdue.is_empty() {
         let ids = overdue.iter().map(|run| run.run.id).collect();
-        return end(lane, ids, Status::TimedOut).await;
+        return end_runs(lane, ids, Status::TimedOut).await;
     }
     let Some(deleted) = lane.db().find::<WorkflowId>(ENDING, args![]).await? else { return Ok(Some(0)) };
     let mut ids = Vec::new();
@@ -96,12 +96,12 @@ pub async fn end_some(lane: &Lane) -> Result<Upkeep> {
         ids.extend(open.iter().map(|run| run.run.id));
     }
     if !ids.is_empty() {
-        return end(lane, ids, Status::Cancelled).await;
+        return end_runs(lane, ids, Status::Cancelled).await;
     }
     let held = lane.clone();
     let done = lane.db().write(async move |tx| {
         tx.tick().await?;
-        if !held.hold(tx).await? {
+        if !held.extend_lease(tx).await? {
             return Ok(None);
         }
         // Deleted workflows start no runs, so no run was added since the select.
@@ -114,26 +114,26 @@ pub async fn end_some(lane: &Lane) -> Result<Upkeep> {
     done.await
 }
 
-async fn end(lane: &Lane, ids: Vec<RunId>, status: Status) -> Result<Upkeep> {
+async fn end_runs(lane: &LeasedLane, ids: Vec<RunId>, status: Status) -> Result<Upkeep> {
     let held = lane.clone();
     let ended = lane.db().write(async move |tx| {
         tx.tick().await?;
-        if !held.hold(tx).await? {
+        if !held.extend_lease(tx).await? {
             return Ok(None);
         }
         let mut stopped = 0;
         for id in &ids {
-            let mut run = runs::read(tx, *id).await?;
-            if run.run.status.is_over() {
+            let mut run = runs::get_run(tx, *id).await?;
+            if run.run.status.is_finished() {
                 continue;
             }
             stopped += 1;
-            tx.act_as(actor(&run))?;
+            tx.act_as(run_actor(&run))?;
             if status == Status::TimedOut {
                 let detail = format!("It was not over at {}.", run.run.deadline_at);
                 run.run.error = Some(RunError { code: "deadline_exceeded".to_owned(), detail, step_id: None });
             }
-            stop(tx, &mut run, status).await?;
+            stop_run(tx, &mut run, status).await?;
         }
         Ok(Some((ids.len(), stopped)))
     });
@@ -143,20 +143,20 @@ async fn end(lane: &Lane, ids: Vec<RunId>, status: Status) -> Result<Upkeep> {
 }
 
 /// Ends a run that cannot go on.
-pub async fn fail(lane: &Lane, id: RunId, error: RunError) -> Result<()> {
+pub async fn fail_run(lane: &LeasedLane, id: RunId, error: RunError) -> Result<()> {
     let held = lane.clone();
     let failed = lane.db().write(async move |tx| {
         tx.tick().await?;
-        if !held.hold(tx).await? {
+        if !held.extend_lease(tx).await? {
             return Ok(false);
         }
-        let mut run = runs::read(tx, id).await?;
-        if run.run.status.is_over() {
+        let mut run = runs::get_run(tx, id).await?;
+        if run.run.status.is_finished() {
             return Ok(false);
         }
-        tx.act_as(actor(&run))?;
+        tx.act_as(run_actor(&run))?;
         run.run.error = Some(error);
-        stop(tx, &mut run, Status::Failed).await.map(|()| true)
+        stop_run(tx, &mut run, Status::Failed).await.map(|()| true)
     });
     if failed.await? {
         tally::count_run(Status::Failed);
@@ -165,18 +165,18 @@ pub async fn fail(lane: &Lane, id: RunId, error: RunError) -> Result<()> {
 }
 
 /// Ends a run and its open steps.
-pub async fn stop(tx: &mut Tx, run: &mut StoredRun, status: Status) -> Result<()> {
+pub async fn stop_run(tx: &mut Tx, run: &mut StoredRun, status: Status) -> Result<()> {
     let at = tx.tick().await?.at;
-    steps::end_all(tx, WORKFLOW_LANE, &run.run.id.to_string(), status, at).await?;
-    run.turn(status, at);
-    runs::save(tx, run).await?;
-    tell(tx, run).await
+    steps::end_open_steps(tx, WORKFLOW_LANE, &run.run.id.to_string(), status, at).await?;
+    run.transition_status(status, at);
+    runs::update_run(tx, run).await?;
+    publish_run_event(tx, run).await
 }
 
 /// Queued runs that can begin, oldest first: as many as the limit allows, and beyond that one of each workflow without a
 /// running one. So a workflow whose servers do not answer does not block the others.
-pub async fn queued(db: &Db, in_flight: i64) -> Result<Vec<StoredRun>> {
-    let running: i64 = db.one(COUNT_RUNNING, args![]).await?;
+pub async fn load_startable_runs(db: &Db, in_flight: i64) -> Result<Vec<StoredRun>> {
+    let running: i64 = db.get_one(COUNT_RUNNING, args![]).await?;
     let room = (in_flight - running).clamp(0, RUNS_MAX);
     let mut queued: Vec<StoredRun> = db.list(QUEUED, args![room.max(1)]).await?;
     if queued.is_empty() {
@@ -185,7 +185,7 @@ pub async fn queued(db: &Db, in_flight: i64) -> Result<Vec<StoredRun>> {
     let of_each: Vec<Option<RunId>> = db.list(FIRST_OF_EACH, args![WORKFLOWS_MAX]).await?;
     let mut first = Vec::new();
     for id in of_each.into_iter().flatten() {
-        first.extend(runs::find(db, id).await?);
+        first.extend(runs::find_run(db, id).await?);
     }
     queued.truncate(usize::try_from(room).unwrap_or_default());
     queued.retain(|run| first.iter().all(|other| other.run.id != run.run.id));
@@ -193,35 +193,35 @@ pub async fn queued(db: &Db, in_flight: i64) -> Result<Vec<StoredRun>> {
 }
 
 /// Begins runs, each with its revision. None when the lease is lost.
-pub async fn begin(lane: &Lane, begun: Vec<(RunId, Arc<Revision>)>) -> Result<Upkeep> {
+pub async fn begin_runs(lane: &LeasedLane, begun: Vec<(RunId, Arc<CompiledRevision>)>) -> Result<Upkeep> {
     let held = lane.clone();
     let begun = lane.db().write(async move |tx| {
         tx.tick().await?;
-        if !held.hold(tx).await? {
+        if !held.extend_lease(tx).await? {
             return Ok(None);
         }
         let mut looked_at = Vec::with_capacity(begun.len());
         for (id, revision) in begun {
-            let mut run = runs::read(tx, id).await?;
+            let mut run = runs::get_run(tx, id).await?;
             if run.run.status != Status::Pending {
                 looked_at.push(None);
                 continue;
             }
-            tx.act_as(actor(&run))?;
-            if is_deleted(tx, run.run.workflow_id).await? {
-                stop(tx, &mut run, Status::Cancelled).await?;
-            } else if let Some(error) = refusal(tx, &run, &revision).await? {
+            tx.act_as(run_actor(&run))?;
+            if is_workflow_deleted(tx, run.run.workflow_id).await? {
+                stop_run(tx, &mut run, Status::Cancelled).await?;
+            } else if let Some(error) = find_refusal(tx, &run, &revision).await? {
                 run.run.error = Some(error);
-                stop(tx, &mut run, Status::Failed).await?;
+                stop_run(tx, &mut run, Status::Failed).await?;
             } else {
                 let at = tx.tick().await?.at;
-                run.turn(Status::Running, at);
-                tell(tx, &run).await?;
-                go_on(tx, &mut run, &revision.compiled.definition.steps).await?;
+                run.transition_status(Status::Running, at);
+                publish_run_event(tx, &run).await?;
+                advance_run(tx, &mut run, &revision.compiled.definition.steps).await?;
             }
             looked_at.push(Some(run.run.status));
         }
-        tx.world().faults.check("runs.begin.before_commit")?;
+        tx.env().faults.check_in_tx("runs.begin.before_commit")?;
         Ok(Some(looked_at))
     });
     let Some(looked_at) = begun.await? else { return Ok(None) };
@@ -230,30 +230,30 @@ pub async fn begin(lane: &Lane, begun: Vec<(RunId, Arc<Revision>)>) -> Result<Up
 }
 
 /// Why a run fails before it begins.
-async fn refusal(tx: &mut Tx, run: &StoredRun, revision: &Revision) -> Result<Option<RunError>> {
+async fn find_refusal(tx: &mut Tx, run: &StoredRun, revision: &CompiledRevision) -> Result<Option<RunError>> {
     if let Some(error) = &run.run.error {
         return Ok(Some(error.clone()));
     }
     let refused = |code: &str, detail: String| Some(RunError { code: code.to_owned(), detail, step_id: None });
-    if run.run.depth > DEPTH_MAX {
-        let detail = format!("More than {DEPTH_MAX} runs have set each other off, one after the other.");
+    if run.run.depth > CHAIN_DEPTH_MAX {
+        let detail = format!("More than {CHAIN_DEPTH_MAX} runs have set each other off, one after the other.");
         return Ok(refused("loop_detected", detail));
     }
     let (Trigger::Event(on), Some(_)) = (&revision.compiled.definition.on, run.event_sequence) else { return Ok(None) };
     // The event contains the record, so the author needs the scope to read it.
     let needed = registry().scopes_needed(on.types.iter().map(String::as_str))?;
-    match authority(tx, &revision.saved_by).await {
-        Ok(rights) => Ok(rights.scopes.missing_of(&needed).and_then(|scope| {
+    match load_saver_rights(tx, &revision.saved_by).await {
+        Ok(rights) => Ok(rights.scopes.find_missing(&needed).and_then(|scope| {
             let by = &revision.saved_by.name;
             refused("insufficient_scope", format!("The trigger needs {}, which {by} does not hold.", scope.name()))
         })),
-        Err(error) => lost(error).map(|error| refused(&error.code, error.detail)),
+        Err(error) => refusal_to_step_error(error).map(|error| refused(&error.code, error.detail)),
     }
 }
 
 /// Turns a refusal into the error of a step. Errors of the server (5xx) are returned as they are.
-pub fn lost(error: Error) -> Result<StepError> {
-    let code = own_code(&error).unwrap_or(error.code());
+pub fn refusal_to_step_error(error: Error) -> Result<StepError> {
+    let code = find_feature_code(&error).unwrap_or(error.code());
     if code.status() >= 500 {
         return Err(error);
     }
@@ -268,60 +268,61 @@ pub fn lost(error: Error) -> Result<StepError> {
 }
 
 /// The code of a feature, if all field errors have it: the step then fails with that code, not with a general one.
-fn own_code(error: &Error) -> Option<Code> {
+fn find_feature_code(error: &Error) -> Option<Code> {
     let (first, others) = error.fields().split_first()?;
     let is_own = |code: &Code| code.name() == first.code && !Code::KERNEL.contains(code);
     registry().error_codes.iter().copied().find(is_own).filter(|_| others.iter().all(|other| other.code == first.code))
 }
 
-pub async fn is_deleted(tx: &mut Tx, workflow: WorkflowId) -> Result<bool> {
+pub async fn is_workflow_deleted(tx: &mut Tx, workflow: WorkflowId) -> Result<bool> {
     Ok(tx.find::<WorkflowId>(IS_DELETED, args![workflow]).await?.is_some())
 }
 
 /// Advances a run after a step has changed: begins ready steps, skips those that never will be, and ends a finished run.
-pub async fn go_on(tx: &mut Tx, run: &mut StoredRun, steps: &[Step]) -> Result<()> {
-    let (at, now) = (tx.tick().await?.at, tx.world().now());
+pub async fn advance_run(tx: &mut Tx, run: &mut StoredRun, steps: &[WorkflowStep]) -> Result<()> {
+    let (at, now) = (tx.tick().await?.at, tx.env().now());
     let owner = run.run.id.to_string();
-    let known: HashMap<String, Status> = steps::states(tx, WORKFLOW_LANE, &owner).await?.into_iter().collect();
+    let known: HashMap<String, Status> =
+        steps::list_step_states(tx, WORKFLOW_LANE, &owner).await?.into_iter().collect();
     let states: Vec<Option<Status>> = steps.iter().map(|step| known.get(&step.id).copied()).collect();
-    let plan = plan(steps, &needs(steps), &states);
+    let plan = plan_run(steps, &need_indexes(steps), &states);
     for place in plan.begin {
-        let mut ready = steps::Step::ready(owner.clone(), steps[place].id.clone(), at);
+        let mut ready = steps::StepRecord::new_ready(owner.clone(), steps[place].id.clone(), at);
         ready.next_at = Some(now);
-        ready.deadline_at = steps[place].timeout_seconds.map(|seconds| now.plus(seconds * 1_000));
-        steps::add(tx, WORKFLOW_LANE, LANE_KEY, &ready).await?;
+        ready.deadline_at = steps[place].timeout_seconds.map(|seconds| now.plus_ms(seconds * 1_000));
+        steps::insert_step(tx, WORKFLOW_LANE, LANE_KEY, &ready).await?;
     }
     for place in plan.skip {
-        let mut skipped = steps::Step::ready(owner.clone(), steps[place].id.clone(), at);
-        skipped.end(Status::Skipped, at);
-        steps::add(tx, WORKFLOW_LANE, LANE_KEY, &skipped).await?;
+        let mut skipped = steps::StepRecord::new_ready(owner.clone(), steps[place].id.clone(), at);
+        skipped.end_with(Status::Skipped, at);
+        steps::insert_step(tx, WORKFLOW_LANE, LANE_KEY, &skipped).await?;
     }
     if matches!(plan.status, Status::Failed | Status::TimedOut) {
-        let noted = steps::errors(tx, WORKFLOW_LANE, &owner).await?;
+        let noted = steps::list_step_errors(tx, WORKFLOW_LANE, &owner).await?;
         let mut ended = Vec::with_capacity(steps.len());
         for step in steps {
             let noted = noted.iter().find(|(name, ..)| *name == step.id);
             let error = noted.and_then(|(.., error)| error.as_deref());
-            ended.push((noted.map(|(_, state, _)| *state), parse_optional(error)?));
+            ended.push((noted.map(|(_, state, _)| *state), parse_optional_json(error)?));
         }
-        run.run.error = plan::error(steps, &ended, plan.status);
+        run.run.error = plan::run_error(steps, &ended, plan.status);
     }
-    run.turn(plan.status, at);
+    run.transition_status(plan.status, at);
     if run.changed {
-        runs::save(tx, run).await?;
+        runs::update_run(tx, run).await?;
     }
-    if plan.status.is_over() { tell(tx, run).await } else { Ok(()) }
+    if plan.status.is_finished() { publish_run_event(tx, run).await } else { Ok(()) }
 }
 
 /// The indexes of the steps that each step needs.
-pub fn needs(steps: &[Step]) -> Vec<Vec<usize>> {
+pub fn need_indexes(steps: &[WorkflowStep]) -> Vec<Vec<usize>> {
     let place = |id: &String| steps.iter().position(|step| step.id == *id);
     steps.iter().map(|step| step.needs.iter().filter_map(place).collect()).collect()
 }
 
 /// Publishes that a run has begun or ended. The actor is the run itself even if a person ended it, so that runs caused by
 /// the event continue its chain.
-async fn tell(tx: &mut Tx, run: &StoredRun) -> Result<()> {
+async fn publish_run_event(tx: &mut Tx, run: &StoredRun) -> Result<()> {
     let kind = match run.run.status {
         Status::Running => &WORKFLOW_RUN_STARTED,
         Status::Succeeded | Status::Skipped => &WORKFLOW_RUN_SUCCEEDED,
@@ -329,62 +330,66 @@ async fn tell(tx: &mut Tx, run: &StoredRun) -> Result<()> {
         Status::Cancelled => &WORKFLOW_RUN_CANCELLED,
         Status::Pending | Status::Waiting => return Ok(()),
     };
-    let before = tx.act_as(actor(run))?;
+    let before = tx.act_as(run_actor(run))?;
     let published = events::publish(tx, kind, run.run.id, &run.run).await.map(drop);
-    tx.act_again(before);
+    tx.restore_actor(before);
     published
 }
 
 /// When the lane has work next.
-pub async fn next(lane: &Lane, settings: &Settings) -> Result<Option<Timestamp>> {
-    lane.db().one(NEXT, next_args!(lane, lane.db().world().now(), settings)).await
+pub async fn find_next_due(lane: &LeasedLane, settings: &WorkflowSettings) -> Result<Option<Timestamp>> {
+    lane.db().get_one(NEXT, next_args!(lane, lane.db().env().now(), settings)).await
 }
 
 /// Extends the lease, and marks slow requests as running. False when the lease is lost.
-pub async fn tend(lane: &Lane, slow: Vec<Seen>) -> Result<bool> {
+pub async fn extend_lease(lane: &LeasedLane, slow: Vec<StepVersion>) -> Result<bool> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            if !held.hold(tx).await? {
+            if !held.extend_lease(tx).await? {
                 return Ok(false);
             }
-            steps::show(tx, WORKFLOW_LANE, &slow).await.map(|()| true)
+            steps::mark_running(tx, WORKFLOW_LANE, &slow).await.map(|()| true)
         })
         .await
 }
 
 /// Releases the lane, with the time at which it is due again.
-pub async fn release(lane: &Lane, settings: Arc<Settings>, resting: Option<Timestamp>) -> Result<()> {
+pub async fn release_lane(
+    lane: &LeasedLane,
+    settings: Arc<WorkflowSettings>,
+    resting: Option<Timestamp>,
+) -> Result<()> {
     let held = lane.clone();
     let released = lane.db().write(async move |tx| {
-        if !held.hold(tx).await? {
+        if !held.extend_lease(tx).await? {
             return Ok(false);
         }
-        let now = tx.world().now();
+        let now = tx.env().now();
         // Not earlier than now, so that this lane queues behind those that are waiting.
-        let due: Option<Timestamp> = tx.one(NEXT, next_args!(held, now, settings)).await?;
+        let due: Option<Timestamp> = tx.get_one(NEXT, next_args!(held, now, settings)).await?;
         let due = due.map(|due| due.max(now));
         let due = match (due, resting) {
             (Some(due), Some(resting)) => Some(due.max(resting)),
             (due, _) => due,
         };
-        held.release(tx, due, None).await
+        held.release_lease(tx, due, None).await
     });
     released.await.map(drop)
 }
 
 /// The saver's rights, or why the step cannot act for them.
-pub async fn rights_for(
+pub async fn get_action_rights(
     tx: &mut Tx,
     saved_by: &ActorRef,
     action: &feature_kit::Action,
 ) -> Result<Result<kernel::auth::Rights, StepError>> {
-    let rights = match authority(tx, saved_by).await {
+    let rights = match load_saver_rights(tx, saved_by).await {
         Ok(rights) => rights,
-        Err(error) => return lost(error).map(Err),
+        Err(error) => return refusal_to_step_error(error).map(Err),
     };
     let wanted = action.needs.iter().chain(&[kernel::auth::Scope::WorkflowsWrite]);
-    let missing = wanted.copied().find(|scope| !rights.scopes.holds(*scope));
+    let missing = wanted.copied().find(|scope| !rights.scopes.has_scope(*scope));
     Ok(match missing {
         None => Ok(rights),
         Some(scope) => {

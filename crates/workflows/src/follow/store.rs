@@ -1,7 +1,7 @@
 //! SQL that wakes the lane of workflows in the transaction that publishes an event. The engine reads events after their
 //! commit, in order.
 
-use kernel::store::{Follower, Happening, Value};
+use kernel::store::{Follower, NewEvent, Value};
 
 use super::super::FOLLOWER;
 use feature_kit::subscription::matching_patterns;
@@ -22,17 +22,20 @@ kernel::statements! {
 }
 
 /// Follows events for workflows that start on them.
-pub const TRIGGERS: Follower =
-    Follower { name: FOLLOWER, only_if: Some((WANTED, wanted)), statements: &[(WAKE, waking), (FALL_BEHIND, falling)] };
+pub const TRIGGERS: Follower = Follower {
+    name: FOLLOWER,
+    only_if: Some((WANTED, pattern_values)),
+    statements: &[(WAKE, wake_values), (FALL_BEHIND, behind_values)],
+};
 
-fn wanted(event: &Happening<'_>) -> Vec<Value> {
+fn pattern_values(event: &NewEvent<'_>) -> Vec<Value> {
     matching_patterns(event.kind).map(Into::into).into()
 }
 
-fn waking(event: &Happening<'_>) -> Vec<Value> {
-    [event.sequence.into()].into_iter().chain(wanted(event)).collect()
+fn wake_values(event: &NewEvent<'_>) -> Vec<Value> {
+    [event.sequence.into()].into_iter().chain(pattern_values(event)).collect()
 }
 
-fn falling(event: &Happening<'_>) -> Vec<Value> {
-    [(event.sequence - 1).into()].into_iter().chain(wanted(event)).collect()
+fn behind_values(event: &NewEvent<'_>) -> Vec<Value> {
+    [(event.sequence - 1).into()].into_iter().chain(pattern_values(event)).collect()
 }

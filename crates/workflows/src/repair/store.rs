@@ -5,8 +5,8 @@ use kernel::base::{Result, Timestamp};
 use kernel::jobs::lanes;
 use kernel::store::{Db, STEP_ROWS, Tx};
 
-use super::super::runs::parse;
-use super::super::schedule::Schedule;
+use super::super::runs::parse_json;
+use super::super::schedule::CronSchedule;
 use super::super::{Definition, LANE_KEY, Trigger, WORKFLOW_LANE, WORKFLOWS_MAX, WorkflowId};
 
 kernel::statements! {
@@ -30,16 +30,16 @@ kernel::statements! {
 
 /// Clamps future timestamps before the tenant's clock is set back. Returns how many steps waited for a time later than any
 /// step can wait for from now.
-pub async fn bring_back(db: &Db, now: Timestamp, run_max_ms: i64) -> Result<u64> {
-    let latest = now.plus(run_max_ms);
+pub async fn clamp_future_timestamps(db: &Db, now: Timestamp, run_max_ms: i64) -> Result<u64> {
+    let latest = now.plus_ms(run_max_ms);
     db.write(async move |tx| {
         let brought: Vec<WorkflowId> = tx.list(BRING_WORKFLOWS_BACK, args![now]).await?;
         for id in brought {
-            tx.changed("workflow", id).await?;
+            tx.record_change("workflow", id).await?;
         }
-        bring_schedules_back(tx, now).await?;
-        lanes::bring_back(tx, WORKFLOW_LANE, LANE_KEY, now, latest).await?;
-        lanes::wake(tx, WORKFLOW_LANE, LANE_KEY).await
+        reset_future_schedules(tx, now).await?;
+        lanes::clamp_future_timestamps(tx, WORKFLOW_LANE, LANE_KEY, now, latest).await?;
+        lanes::wake_lane(tx, WORKFLOW_LANE, LANE_KEY).await
     })
     .await?;
     let mut all = 0;
@@ -59,13 +59,13 @@ pub async fn bring_back(db: &Db, now: Timestamp, run_max_ms: i64) -> Result<u64>
 }
 
 /// Schedules fire at their next time from now, not at that of the clock that was ahead.
-async fn bring_schedules_back(tx: &mut Tx, now: Timestamp) -> Result<()> {
+async fn reset_future_schedules(tx: &mut Tx, now: Timestamp) -> Result<()> {
     let scheduled: Vec<(WorkflowId, Timestamp, String)> = tx.list(SCHEDULED, args![now, WORKFLOWS_MAX]).await?;
     for (id, set_to, definition) in scheduled {
         // A definition that cannot be parsed does not stop the others.
-        let definition: Option<Definition> = parse(&definition).ok();
+        let definition: Option<Definition> = parse_json(&definition).ok();
         let Some(Trigger::Schedule(on)) = definition.map(|definition| definition.on) else { continue };
-        let next = Schedule::parse(&on.cron, &on.timezone).ok().and_then(|schedule| schedule.next_after(now));
+        let next = CronSchedule::parse(&on.cron, &on.timezone).ok().and_then(|schedule| schedule.next_after(now));
         if next.is_some_and(|next| next < set_to) {
             tx.exec(SET_NEXT, args![id, next]).await?;
         }

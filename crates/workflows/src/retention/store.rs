@@ -26,13 +26,13 @@ kernel::statements! {
 const RUNS_MAX: i64 = 50;
 
 /// The next tenant that has or had workflows.
-pub async fn tenant_after(db: &Db, after: Option<TenantId>) -> Result<Option<TenantId>> {
+pub async fn find_tenant_after(db: &Db, after: Option<TenantId>) -> Result<Option<TenantId>> {
     let after = after.map(|tenant| tenant.to_string()).unwrap_or_default();
-    db.one(NEXT_TENANT, args![after]).await
+    db.get_one(NEXT_TENANT, args![after]).await
 }
 
 /// Deletes one batch; returns whether there may be more.
-pub async fn clean(tx: &mut Tx, before: Timestamp) -> Result<bool> {
+pub async fn clean_runs(tx: &mut Tx, before: Timestamp) -> Result<bool> {
     let old: Vec<(RunId, WorkflowId, i64)> = tx.list(OLD_RUNS, args![before, RUNS_MAX]).await?;
     if !old.is_empty() {
         // The tenant's clock is taken so that no run is created on a revision that is deleted here.
@@ -40,7 +40,7 @@ pub async fn clean(tx: &mut Tx, before: Timestamp) -> Result<bool> {
     }
     for (id, workflow, revision) in &old {
         if tx.exec(DELETE_RUN, args![*id, before]).await? == 1 {
-            tx.later(DELETE_STEPS, vec![WORKFLOW_LANE.into(), (*id).into()]).await?;
+            tx.enqueue(DELETE_STEPS, vec![WORKFLOW_LANE.into(), (*id).into()]).await?;
             drop_revision(tx, *workflow, *revision).await?;
         }
     }
@@ -49,13 +49,13 @@ pub async fn clean(tx: &mut Tx, before: Timestamp) -> Result<bool> {
     }
     let forgotten: Vec<WorkflowId> = tx.list(FORGOTTEN, args![before, RUNS_MAX]).await?;
     for id in &forgotten {
-        tx.later(DELETE_REVISIONS, vec![(*id).into()]).await?;
-        tx.later(DELETE_WORKFLOW, vec![(*id).into()]).await?;
+        tx.enqueue(DELETE_REVISIONS, vec![(*id).into()]).await?;
+        tx.enqueue(DELETE_WORKFLOW, vec![(*id).into()]).await?;
     }
     Ok(!forgotten.is_empty())
 }
 
 /// The number of queued runs of all tenants, up to `max`.
-pub async fn waiting(db: &Db, max: i64) -> Result<i64> {
-    db.one(WAITING, args![max]).await
+pub async fn count_waiting_runs(db: &Db, max: i64) -> Result<i64> {
+    db.get_one(WAITING, args![max]).await
 }

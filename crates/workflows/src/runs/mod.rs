@@ -14,12 +14,12 @@ use kernel::jobs::steps;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Definition, Run, RunDetail, RunStep, Status};
+use super::{Definition, RunDetail, RunStep, Status, WorkflowRun};
 
 /// A stored run.
 #[derive(Clone, Debug)]
 pub struct StoredRun {
-    pub run: Run,
+    pub run: WorkflowRun,
     pub event_sequence: Option<i64>,
     /// The sequence of the cause of the run's chain.
     pub root: i64,
@@ -29,7 +29,7 @@ pub struct StoredRun {
 
 impl StoredRun {
     /// The value of `run` in expressions.
-    pub fn scope(&self) -> Value {
+    pub fn to_scope_value(&self) -> Value {
         let run = &self.run;
         json!({
             "id": run.id, "workflow_id": run.workflow_id, "workflow_name": run.workflow_name, "revision": run.revision,
@@ -38,7 +38,7 @@ impl StoredRun {
     }
 
     /// Changes the status; false if the run has it already.
-    pub fn turn(&mut self, status: Status, at: Timestamp) -> bool {
+    pub fn transition_status(&mut self, status: Status, at: Timestamp) -> bool {
         let run = &mut self.run;
         if run.status == status {
             return false;
@@ -47,7 +47,7 @@ impl StoredRun {
         run.status = status;
         run.version += 1;
         run.updated_at = at;
-        run.ended_at = status.is_over().then_some(at);
+        run.ended_at = status.is_finished().then_some(at);
         if status == Status::Running && run.started_at.is_none() {
             run.started_at = Some(at);
         }
@@ -56,16 +56,16 @@ impl StoredRun {
 }
 
 /// A run with all steps of its definition, those that are not ready yet included.
-pub fn detail(run: Run, definition: &Definition, noted: &[steps::Step]) -> Result<RunDetail> {
+pub fn build_detail(run: WorkflowRun, definition: &Definition, noted: &[steps::StepRecord]) -> Result<RunDetail> {
     let mut shown = Vec::with_capacity(definition.steps.len());
     for step in &definition.steps {
         let noted = noted.iter().find(|noted| noted.name == step.id);
         shown.push(match noted {
-            Some(noted) => show(step, noted)?,
+            Some(noted) => show_step(step, noted)?,
             None => RunStep {
                 id: step.id.clone(),
                 uses: step.uses.clone(),
-                status: unbegun(run.status),
+                status: unstarted_status(run.status),
                 input: None,
                 output: None,
                 error: None,
@@ -81,7 +81,7 @@ pub fn detail(run: Run, definition: &Definition, noted: &[steps::Step]) -> Resul
 }
 
 /// The status of a step that never became ready follows from that of its run.
-fn unbegun(run: Status) -> Status {
+fn unstarted_status(run: Status) -> Status {
     match run {
         Status::Pending | Status::Running | Status::Waiting => Status::Pending,
         Status::Cancelled | Status::TimedOut => run,
@@ -89,16 +89,16 @@ fn unbegun(run: Status) -> Status {
     }
 }
 
-fn show(step: &super::Step, noted: &steps::Step) -> Result<RunStep> {
+fn show_step(step: &super::WorkflowStep, noted: &steps::StepRecord) -> Result<RunStep> {
     let retried = noted.state == Status::Pending && noted.attempt > 0;
     Ok(RunStep {
         id: step.id.clone(),
         uses: step.uses.clone(),
         status: noted.state,
-        input: parse_optional(noted.input.as_deref())?,
-        output: parse_optional(noted.output.as_deref())?,
-        error: parse_optional(noted.error.as_deref())?,
-        attempts: parse(&noted.attempts)?,
+        input: parse_optional_json(noted.input.as_deref())?,
+        output: parse_optional_json(noted.output.as_deref())?,
+        error: parse_optional_json(noted.error.as_deref())?,
+        attempts: parse_json(&noted.attempts)?,
         next_attempt_at: noted.next_at.filter(|_| retried),
         ready_at: Some(noted.ready_at),
         started_at: noted.started_at,
@@ -107,16 +107,16 @@ fn show(step: &super::Step, noted: &steps::Step) -> Result<RunStep> {
 }
 
 /// Parses the JSON of a column that this server wrote.
-pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
+pub fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(Error::internal)
 }
 
-pub fn parse_optional<T: DeserializeOwned>(text: Option<&str>) -> Result<Option<T>> {
-    text.map(parse).transpose()
+pub fn parse_optional_json<T: DeserializeOwned>(text: Option<&str>) -> Result<Option<T>> {
+    text.map(parse_json).transpose()
 }
 
 /// The error of an action that the status of the run forbids.
-pub fn forbidden(status: Status, doing: &str) -> Error {
+pub fn transition_forbidden(status: Status, doing: &str) -> Error {
     let detail = format!("A run that is {} cannot be {doing}.", status.as_str());
     Error::new(feature_kit::INVALID_TRANSITION, detail)
 }

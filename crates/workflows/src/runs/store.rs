@@ -4,8 +4,8 @@ use kernel::args;
 use kernel::base::{Code, Error, Result, Timestamp, Word};
 use kernel::store::{Db, FromRow, Row, Tx, Value};
 
-use super::super::{Run, RunId, RunTrigger, Status, TriggerKind, WorkflowId};
-use super::{StoredRun, parse, parse_optional};
+use super::super::{RunId, RunTrigger, Status, TriggerKind, WorkflowId, WorkflowRun};
+use super::{StoredRun, parse_json, parse_optional_json};
 
 kernel::columns! {
     /// All columns of a run.
@@ -30,27 +30,27 @@ impl FromRow for StoredRun {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: RunColumns<usize> = RunColumns::AT;
         let by = match row.get::<Option<String>>(AT.started_by_type)? {
-            Some(_) => Some(row.actor([AT.started_by_type, AT.started_by_id, AT.started_by_name])?),
+            Some(_) => Some(row.get_actor([AT.started_by_type, AT.started_by_id, AT.started_by_name])?),
             None => None,
         };
         let trigger = RunTrigger {
-            kind: TriggerKind::stored(&row.get::<String>(AT.trigger_type)?)?,
+            kind: TriggerKind::from_stored(&row.get::<String>(AT.trigger_type)?)?,
             event_id: row.get(AT.event_id)?,
             scheduled_for: row.get(AT.scheduled_for)?,
             late: row.get(AT.late)?,
             by,
         };
-        let run = Run {
+        let run = WorkflowRun {
             id: row.get(AT.id)?,
             workflow_id: row.get(AT.workflow_id)?,
             workflow_name: row.get(AT.workflow_name)?,
             revision: row.get(AT.revision)?,
-            status: Status::stored(&row.get::<String>(AT.status)?)?,
+            status: Status::from_stored(&row.get::<String>(AT.status)?)?,
             dry_run: row.get(AT.dry_run)?,
             depth: row.get(AT.depth)?,
             trigger,
-            input: parse(&row.get::<String>(AT.input)?)?,
-            error: parse_optional(row.get::<Option<String>>(AT.error)?.as_deref())?,
+            input: parse_json(&row.get::<String>(AT.input)?)?,
+            error: parse_optional_json(row.get::<Option<String>>(AT.error)?.as_deref())?,
             deadline_at: row.get(AT.deadline_at)?,
             started_at: row.get(AT.started_at)?,
             ended_at: row.get(AT.ended_at)?,
@@ -63,7 +63,7 @@ impl FromRow for StoredRun {
 }
 
 impl StoredRun {
-    fn values(&self) -> Result<Vec<Value>> {
+    fn to_row_values(&self) -> Result<Vec<Value>> {
         let StoredRun { run, event_sequence, root, .. } = self;
         let (by, json) = (run.trigger.by.clone(), |value: &_| serde_json::to_string(value).map_err(Error::internal));
         let error =
@@ -114,8 +114,8 @@ pub struct NewRun {
 
 impl NewRun {
     /// The run, queued.
-    pub fn at(self, id: RunId, at: Timestamp, run_max_ms: i64) -> StoredRun {
-        let run = Run {
+    pub fn into_stored(self, id: RunId, at: Timestamp, run_max_ms: i64) -> StoredRun {
+        let run = WorkflowRun {
             id,
             workflow_id: self.workflow_id,
             workflow_name: self.workflow_name,
@@ -126,7 +126,7 @@ impl NewRun {
             trigger: self.trigger,
             input: self.input,
             error: self.error,
-            deadline_at: at.plus(run_max_ms),
+            deadline_at: at.plus_ms(run_max_ms),
             started_at: None,
             ended_at: None,
             version: 1,
@@ -138,28 +138,28 @@ impl NewRun {
 }
 
 /// Inserts a new run, unless there is one of its event or its time.
-pub async fn insert(tx: &mut Tx, run: &StoredRun) -> Result<()> {
-    let values = run.values()?;
-    tx.later(INSERT, values).await
+pub async fn insert_run(tx: &mut Tx, run: &StoredRun) -> Result<()> {
+    let values = run.to_row_values()?;
+    tx.enqueue(INSERT, values).await
 }
 
-pub async fn save(tx: &mut Tx, run: &StoredRun) -> Result<()> {
-    let values = run.values()?;
-    tx.later(UPDATE, values).await
+pub async fn update_run(tx: &mut Tx, run: &StoredRun) -> Result<()> {
+    let values = run.to_row_values()?;
+    tx.enqueue(UPDATE, values).await
 }
 
 /// Reads a run inside a transaction.
-pub async fn read(tx: &mut Tx, id: RunId) -> Result<StoredRun> {
-    tx.one(GET, args![id]).await
+pub async fn get_run(tx: &mut Tx, id: RunId) -> Result<StoredRun> {
+    tx.get_one(GET, args![id]).await
 }
 
-pub async fn find(db: &Db, id: RunId) -> Result<Option<StoredRun>> {
+pub async fn find_run(db: &Db, id: RunId) -> Result<Option<StoredRun>> {
     db.find(GET, args![id]).await
 }
 
 /// Refuses a new run if the queue is full.
 pub async fn check_queue(tx: &mut Tx, queued_max: i64) -> Result<()> {
-    let queued: i64 = tx.one(COUNT_QUEUED, args![queued_max]).await?;
+    let queued: i64 = tx.get_one(COUNT_QUEUED, args![queued_max]).await?;
     if queued < queued_max {
         return Ok(());
     }

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::InputSchema;
 
 #[track_caller]
-fn refused(schema: &Value, pointer: &str, code: &str) {
+fn assert_refused(schema: &Value, pointer: &str, code: &str) {
     let faults = InputSchema::parse(schema).expect_err(&schema.to_string());
     assert_eq!((faults[0].0.as_str(), faults[0].1), (pointer, code), "{faults:?}");
 }
@@ -24,9 +24,10 @@ fn an_input_is_held_against_its_schema() {
         },
     }));
     let schema = schema.unwrap();
-    assert_eq!(schema.check(&json!({"id": "tkt_ab12", "at": "2026-01-02T03:04:05Z", "many": [1, 2]})), []);
-    assert_eq!(schema.check(&json!({"id": "tkt_ab12", "$ref": {"$ref": "#"}})), []);
-    let pointers = |input: Value| schema.check(&input).into_iter().map(|(pointer, _)| pointer).collect::<Vec<_>>();
+    assert_eq!(schema.validate_input(&json!({"id": "tkt_ab12", "at": "2026-01-02T03:04:05Z", "many": [1, 2]})), []);
+    assert_eq!(schema.validate_input(&json!({"id": "tkt_ab12", "$ref": {"$ref": "#"}})), []);
+    let pointers =
+        |input: Value| schema.validate_input(&input).into_iter().map(|(pointer, _)| pointer).collect::<Vec<_>>();
     assert_eq!(pointers(json!({})), [""]);
     assert_eq!(pointers(json!([])), [""]);
     assert_eq!(pointers(json!({"id": "x"})), ["/id"]);
@@ -49,7 +50,7 @@ fn no_value_is_repeated() {
         json!({"oneOf": [{"const": 1}, {"const": 2}]}),
     ];
     for rule in rules {
-        let found = InputSchema::parse(&rule).unwrap().check(&json!("hunter2"));
+        let found = InputSchema::parse(&rule).unwrap().validate_input(&json!("hunter2"));
         assert_eq!(found.len(), 1, "{rule}");
         assert!(!found[0].1.contains("hunter2"), "{rule}: {found:?}");
     }
@@ -57,34 +58,34 @@ fn no_value_is_repeated() {
 
 #[test]
 fn what_refers_elsewhere_is_refused_with_its_pointer() {
-    refused(&json!({"properties": {"a": {"$ref": "#"}}}), "/properties/a/$ref", "unsupported");
-    refused(&json!({"allOf": [{"$ref": "http://127.0.0.1/x"}]}), "/allOf/0/$ref", "unsupported");
-    refused(&json!({"$dynamicRef": "#x"}), "/$dynamicRef", "unsupported");
-    refused(&json!({"$recursiveRef": "#"}), "/$recursiveRef", "unsupported");
-    refused(&json!({"$id": "http://a/b"}), "/$id", "unsupported");
-    refused(&json!({"$defs": {"x": {"$anchor": "x"}}}), "/$defs/x/$anchor", "unsupported");
-    refused(
+    assert_refused(&json!({"properties": {"a": {"$ref": "#"}}}), "/properties/a/$ref", "unsupported");
+    assert_refused(&json!({"allOf": [{"$ref": "http://127.0.0.1/x"}]}), "/allOf/0/$ref", "unsupported");
+    assert_refused(&json!({"$dynamicRef": "#x"}), "/$dynamicRef", "unsupported");
+    assert_refused(&json!({"$recursiveRef": "#"}), "/$recursiveRef", "unsupported");
+    assert_refused(&json!({"$id": "http://a/b"}), "/$id", "unsupported");
+    assert_refused(&json!({"$defs": {"x": {"$anchor": "x"}}}), "/$defs/x/$anchor", "unsupported");
+    assert_refused(
         &json!({"properties": {"properties": {"properties": {"a": {"$ref": "#"}}}}}),
         "/properties/properties/properties/a/$ref",
         "unsupported",
     );
-    refused(&json!({"unevaluatedProperties": false}), "/unevaluatedProperties", "unsupported");
-    refused(&json!({"$schema": "http://json-schema.org/draft-07/schema#"}), "/$schema", "unsupported");
-    refused(&json!({"format": "regex"}), "/format", "unsupported");
-    refused(&json!({"dependentSchemas": {"a/b": {"$ref": "#"}}}), "/dependentSchemas/a~1b/$ref", "unsupported");
-    refused(&json!({"dependencies": {"a": {"$ref": "#"}}}), "/dependencies/a/$ref", "unsupported");
+    assert_refused(&json!({"unevaluatedProperties": false}), "/unevaluatedProperties", "unsupported");
+    assert_refused(&json!({"$schema": "http://json-schema.org/draft-07/schema#"}), "/$schema", "unsupported");
+    assert_refused(&json!({"format": "regex"}), "/format", "unsupported");
+    assert_refused(&json!({"dependentSchemas": {"a/b": {"$ref": "#"}}}), "/dependentSchemas/a~1b/$ref", "unsupported");
+    assert_refused(&json!({"dependencies": {"a": {"$ref": "#"}}}), "/dependencies/a/$ref", "unsupported");
 }
 
 #[test]
 fn what_is_no_schema_is_refused() {
-    refused(&json!([]), "", "invalid");
-    refused(&json!("object"), "", "invalid");
-    refused(&json!({"type": "strnig"}), "/type", "invalid");
-    refused(&json!({"properties": {"a": {"minLength": -1}}}), "/properties/a/minLength", "invalid");
-    refused(&json!({"properties": {"a": 1}}), "/properties/a", "invalid");
-    refused(&json!({"pattern": "(?=a)b"}), "/pattern", "invalid");
-    refused(&json!({"not": {"pattern": "("}}), "/not/pattern", "invalid");
-    refused(&json!({"patternProperties": {"(": {}}}), "/patternProperties/(", "invalid");
+    assert_refused(&json!([]), "", "invalid");
+    assert_refused(&json!("object"), "", "invalid");
+    assert_refused(&json!({"type": "strnig"}), "/type", "invalid");
+    assert_refused(&json!({"properties": {"a": {"minLength": -1}}}), "/properties/a/minLength", "invalid");
+    assert_refused(&json!({"properties": {"a": 1}}), "/properties/a", "invalid");
+    assert_refused(&json!({"pattern": "(?=a)b"}), "/pattern", "invalid");
+    assert_refused(&json!({"not": {"pattern": "("}}), "/not/pattern", "invalid");
+    assert_refused(&json!({"patternProperties": {"(": {}}}), "/patternProperties/(", "invalid");
 }
 
 #[test]
@@ -96,13 +97,13 @@ fn what_is_too_large_is_refused() {
     assert_eq!(InputSchema::parse(&deep).unwrap_err()[0].1, "too_large");
     let wide: serde_json::Map<String, Value> =
         (0..300).map(|at| (format!("p{at}"), json!({"type": "string"}))).collect();
-    refused(&json!({"properties": wide}), "", "too_large");
-    refused(&json!({"enum": (0..600).collect::<Vec<_>>()}), "", "too_large");
-    refused(&json!({"description": "x".repeat(20_000)}), "", "too_large");
-    refused(&json!({"pattern": "(\\w{1000}){1000}"}), "/pattern", "too_large");
-    refused(&json!({"anyOf": [{"pattern": "a{100}"}, {"pattern": "b{100}"}]}), "/anyOf/1/pattern", "too_large");
+    assert_refused(&json!({"properties": wide}), "", "too_large");
+    assert_refused(&json!({"enum": (0..600).collect::<Vec<_>>()}), "", "too_large");
+    assert_refused(&json!({"description": "x".repeat(20_000)}), "", "too_large");
+    assert_refused(&json!({"pattern": "(\\w{1000}){1000}"}), "/pattern", "too_large");
+    assert_refused(&json!({"anyOf": [{"pattern": "a{100}"}, {"pattern": "b{100}"}]}), "/anyOf/1/pattern", "too_large");
     let patterns: Vec<Value> = (0..21).map(|at| json!({"pattern": format!("a{at}")})).collect();
-    refused(&json!({"anyOf": patterns}), "/anyOf/20/pattern", "too_large");
+    assert_refused(&json!({"anyOf": patterns}), "/anyOf/20/pattern", "too_large");
 }
 
 /// The largest inputs against the worst schemas: validation is fast, and returns one short error.
@@ -131,7 +132,7 @@ fn checking_takes_no_longer_than_schema_times_input() {
         ),
     ] {
         let at = std::time::Instant::now();
-        let found = InputSchema::parse(&schema).unwrap().check(&input);
+        let found = InputSchema::parse(&schema).unwrap().validate_input(&input);
         assert!(found.len() <= 1 && found.iter().all(|(_, detail)| detail.chars().count() <= 301));
         assert!(
             at.elapsed().as_secs() < 60,

@@ -2,17 +2,17 @@ use kernel::base::Timestamp;
 use serde_json::{Value, json};
 
 use super::Template;
-use expressions::{Fault, Meter, Scope};
+use expressions::{CostMeter, ExpressionError, ExpressionScope};
 
-fn world() -> Value {
+fn test_input() -> Value {
     json!({"n": 2, "half": 0.5, "text": "a\"b", "none": null, "list": [1, "x"], "map": {"k": true}, "evil": "${{ input.n }}"})
 }
 
-fn eval(template: &Value) -> Result<Value, (String, Fault)> {
-    let (input, nothing) = (world(), json!({}));
+fn eval_template(template: &Value) -> Result<Value, (String, ExpressionError)> {
+    let (input, nothing) = (test_input(), json!({}));
     let now = Timestamp::from_millis(0);
-    let scope = Scope { input: &input, event: &Value::Null, steps: &nothing, run: &nothing, now };
-    Template::parse(template).unwrap().eval(&scope, &mut Meter::new(10_000, 64 << 10))
+    let scope = ExpressionScope { input: &input, event: &Value::Null, steps: &nothing, run: &nothing, now };
+    Template::parse(template).unwrap().eval_to_json(&scope, &mut CostMeter::new(10_000, 64 << 10))
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn a_whole_expression_keeps_its_type() {
         ("${{ '${{' }}", json!("${{")),
         ("${{\n  input.n\n}}", json!(2)),
     ] {
-        assert_eq!(eval(&json!(text)), Ok(expected), "{text}");
+        assert_eq!(eval_template(&json!(text)), Ok(expected), "{text}");
     }
 }
 
@@ -48,15 +48,15 @@ fn in_a_longer_text_everything_becomes_text() {
         ("$ {{ 1 }} }} {{ $", "$ {{ 1 }} }} {{ $"),
         ("a $${{ 1 }} b", "a $1 b"),
     ] {
-        assert_eq!(eval(&json!(text)), Ok(json!(expected)), "{text}");
+        assert_eq!(eval_template(&json!(text)), Ok(json!(expected)), "{text}");
     }
 }
 
 #[test]
 fn what_comes_out_is_never_looked_at_again() {
-    assert_eq!(eval(&json!("${{ input.evil }}")), Ok(json!("${{ input.n }}")));
-    assert_eq!(eval(&json!("x ${{ input.evil }}")), Ok(json!("x ${{ input.n }}")));
-    assert_eq!(eval(&json!("${{ '$' }}{{ input.n }}")), Ok(json!("${{ input.n }}")));
+    assert_eq!(eval_template(&json!("${{ input.evil }}")), Ok(json!("${{ input.n }}")));
+    assert_eq!(eval_template(&json!("x ${{ input.evil }}")), Ok(json!("x ${{ input.n }}")));
+    assert_eq!(eval_template(&json!("${{ '$' }}{{ input.n }}")), Ok(json!("${{ input.n }}")));
 }
 
 #[test]
@@ -64,9 +64,9 @@ fn keys_and_other_values_stay_as_they_are() {
     let template =
         json!({"${{ input.n }}": 1, "a/b~c": [true, null, 1.5, {"d": "${{ input.n }}"}], "e": {"f": "plain"}});
     let expected = json!({"${{ input.n }}": 1, "a/b~c": [true, null, 1.5, {"d": 2}], "e": {"f": "plain"}});
-    assert_eq!(eval(&template), Ok(expected));
+    assert_eq!(eval_template(&template), Ok(expected));
     let parsed = Template::parse(&template).unwrap();
-    assert_eq!(parsed.templated().collect::<Vec<_>>(), ["/a~1b~0c/3/d"]);
+    assert_eq!(parsed.templated_pointers().collect::<Vec<_>>(), ["/a~1b~0c/3/d"]);
     assert!(!parsed.is_constant());
     assert!(Template::parse(&json!({"a": ["b"]})).unwrap().is_constant());
 }
@@ -76,9 +76,9 @@ fn every_expression_is_known_with_its_pointer() {
     let template = json!({"a": "${{ steps.x.output }} ${{ steps.y.output }}", "b": ["${{ input.n }}"]});
     let parsed = Template::parse(&template).unwrap();
     let found: Vec<(&str, Vec<&str>)> =
-        parsed.expressions().map(|(pointer, expression)| (pointer, expression.steps().collect())).collect();
+        parsed.expressions().map(|(pointer, expression)| (pointer, expression.referenced_steps().collect())).collect();
     assert_eq!(found, [("/a", vec!["x"]), ("/a", vec!["y"]), ("/b/0", vec![])]);
-    assert_eq!(parsed.templated().collect::<Vec<_>>(), ["/a", "/b/0"]);
+    assert_eq!(parsed.templated_pointers().collect::<Vec<_>>(), ["/a", "/b/0"]);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn each_bad_text_is_named() {
 
 #[test]
 fn a_fault_comes_with_the_pointer_of_its_text() {
-    let (pointer, fault) = eval(&json!({"a": [1, "x ${{ input.missing }}"]})).unwrap_err();
+    let (pointer, fault) = eval_template(&json!({"a": [1, "x ${{ input.missing }}"]})).unwrap_err();
     assert_eq!((pointer.as_str(), fault.code()), ("/a/1", "expression_failed"));
 }
 
@@ -106,8 +106,8 @@ fn a_fault_comes_with_the_pointer_of_its_text() {
 fn one_budget_is_for_the_whole() {
     let texts: Vec<String> =
         (0..400).map(|_| "${{ input.list.map(x, input.list.map(y, [y, y, y])) }}".to_owned()).collect();
-    let (_, fault) = eval(&json!(texts)).unwrap_err();
-    assert_eq!(fault, Fault::Spent);
+    let (_, fault) = eval_template(&json!(texts)).unwrap_err();
+    assert_eq!(fault, ExpressionError::BudgetExceeded);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn deep_values_fit_a_small_stack() {
     for _ in 0..120 {
         deep = json!({"a": [deep]})["a"].clone();
     }
-    let run = move || eval(&deep).map(|_| ());
+    let run = move || eval_template(&deep).map(|_| ());
     let thread = std::thread::Builder::new().stack_size(512 << 10).spawn(run).unwrap();
     assert_eq!(thread.join().unwrap(), Ok(()));
     let mut deeper = json!(1);

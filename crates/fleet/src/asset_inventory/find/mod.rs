@@ -9,7 +9,8 @@ use kernel::base::{Timestamp, Word};
 use kernel::store::{CursorKey, Value};
 
 use crate::devices::{
-    self, Device, Health, Platform, Status, StoredDevice, Type, VERSIONS, compact_mac, software_name, spoken, term,
+    self, Device, DeviceHealth, DeviceStatus, Platform, StoredDevice, Type, VERSION_SEPARATOR, compact_mac,
+    format_term, searchable_words, software_name,
 };
 use feature_kit::{IdOrNone, Q_CHARS_MAX, split_words};
 use people::organizations::OrganizationId;
@@ -21,10 +22,10 @@ pub struct Filter {
     pub organization_id: Option<Vec<IdOrNone<OrganizationId>>>,
     pub r#type: Option<Vec<Type>>,
     pub platform: Option<Vec<Platform>>,
-    pub status: Option<Vec<Status>>,
-    pub health: Option<Vec<Health>>,
+    pub status: Option<Vec<DeviceStatus>>,
+    pub health: Option<Vec<DeviceHealth>>,
     pub tag: Option<Vec<String>>,
-    pub software: Option<Vec<Installed>>,
+    pub software: Option<Vec<SoftwareFilter>>,
     /// The words of `q` as written.
     pub words: Vec<String>,
     pub updated_since: Option<Timestamp>,
@@ -32,13 +33,13 @@ pub struct Filter {
 
 /// A software name, optionally with one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Installed {
+pub struct SoftwareFilter {
     /// In lower case.
     pub name: String,
     pub version: Option<String>,
 }
 
-impl Installed {
+impl SoftwareFilter {
     /// `name` or `name@version`. An `@` at the beginning belongs to the name.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -47,11 +48,11 @@ impl Installed {
             _ => (text, None),
         };
         let whole = !name.is_empty() && version.as_deref() != Some("") && text.chars().count() <= Q_CHARS_MAX;
-        whole.then(|| Installed { name: software_name(name), version })
+        whole.then(|| SoftwareFilter { name: software_name(name), version })
     }
 }
 
-impl std::fmt::Display for Installed {
+impl std::fmt::Display for SoftwareFilter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.version {
             Some(version) => write!(f, "{}@{version}", self.name),
@@ -62,71 +63,75 @@ impl std::fmt::Display for Installed {
 
 /// A set of devices that contains every match of the filter.
 #[derive(Clone, Debug)]
-pub enum Set {
+pub enum DeviceSet {
     /// Devices with any of these terms.
     Terms(Vec<String>),
     /// Devices with any of these terms, or any term with one of these prefixes.
-    Starts { whole: Vec<String>, starts: Vec<String> },
+    Prefixes { whole: Vec<String>, starts: Vec<String> },
     /// Devices with any of these names installed, in any version.
     Software(Vec<String>),
 }
 
 impl Filter {
     /// Checks everything but the software, which needs a query.
-    pub fn matches(&self, device: &Device) -> bool {
-        fn any<T: PartialEq>(wanted: Option<&Vec<T>>, value: &T) -> bool {
+    pub fn matches_device(&self, device: &Device) -> bool {
+        fn is_any_of<T: PartialEq>(wanted: Option<&Vec<T>>, value: &T) -> bool {
             wanted.is_none_or(|wanted| wanted.contains(value))
         }
-        any(self.organization_id.as_ref(), &IdOrNone(device.organization_id))
-            && any(self.r#type.as_ref(), &device.r#type)
-            && any(self.platform.as_ref(), &device.platform)
-            && any(self.status.as_ref(), &device.status)
-            && any(self.health.as_ref(), &device.health)
+        is_any_of(self.organization_id.as_ref(), &IdOrNone(device.organization_id))
+            && is_any_of(self.r#type.as_ref(), &device.r#type)
+            && is_any_of(self.platform.as_ref(), &device.platform)
+            && is_any_of(self.status.as_ref(), &device.status)
+            && is_any_of(self.health.as_ref(), &device.health)
             && self.tag.as_ref().is_none_or(|wanted| device.tags.iter().any(|tag| wanted.contains(tag)))
             && self.updated_since.is_none_or(|since| device.updated_at >= since)
-            && self.has_words(device)
+            && self.matches_words(device)
     }
 
     /// Whether any software is filtered by version.
-    pub fn has_version(&self) -> bool {
+    pub fn has_software_version(&self) -> bool {
         self.software.iter().flatten().any(|one| one.version.is_some())
     }
 
     /// Whether a name with these versions matches the software filter.
-    pub fn is_installed(&self, name: &str, versions: &str) -> bool {
-        let has = |wanted: &String| versions.split(VERSIONS).any(|version| version == wanted);
+    pub fn matches_software(&self, name: &str, versions: &str) -> bool {
+        let has = |wanted: &String| versions.split(VERSION_SEPARATOR).any(|version| version == wanted);
         self.software.iter().flatten().any(|one| one.name == name && one.version.as_ref().is_none_or(has))
     }
 
-    fn has_words(&self, device: &Device) -> bool {
-        let known = if self.words.is_empty() { Vec::new() } else { spoken(device) };
+    fn matches_words(&self, device: &Device) -> bool {
+        let known = if self.words.is_empty() { Vec::new() } else { searchable_words(device) };
         let mac = device.primary_mac.as_deref().and_then(compact_mac);
-        self.words.iter().all(|word| is_beginning(word, &known, mac.as_deref()))
+        self.words.iter().all(|word| is_word_prefix(word, &known, mac.as_deref()))
     }
 
     /// The sets that contain every match, those first that are likely to be small.
-    pub fn sets(&self) -> Vec<Set> {
-        fn spelt<W: Word>(letter: char, values: Option<&Vec<W>>) -> Option<Set> {
-            values.map(|values| Set::Terms(values.iter().map(|value| term(letter, value.as_str())).collect()))
+    pub fn candidate_sets(&self) -> Vec<DeviceSet> {
+        fn word_terms<W: Word>(letter: char, values: Option<&Vec<W>>) -> Option<DeviceSet> {
+            values.map(|values| {
+                DeviceSet::Terms(values.iter().map(|value| format_term(letter, value.as_str())).collect())
+            })
         }
         let software = self.software.as_ref().map(|any| {
             let names: BTreeSet<String> = any.iter().map(|one| one.name.clone()).collect();
-            Set::Software(names.into_iter().collect())
+            DeviceSet::Software(names.into_iter().collect())
         });
-        let tags = self.tag.as_ref().map(|any| Set::Terms(any.iter().map(|tag| term(devices::TAG, tag)).collect()));
-        let organizations = self
-            .organization_id
+        let tags = self
+            .tag
             .as_ref()
-            .map(|any| Set::Terms(any.iter().map(|id| term(devices::ORGANIZATION, &id.to_string())).collect()));
+            .map(|any| DeviceSet::Terms(any.iter().map(|tag| format_term(devices::TAG_TERM, tag)).collect()));
+        let organizations = self.organization_id.as_ref().map(|any| {
+            DeviceSet::Terms(any.iter().map(|id| format_term(devices::ORGANIZATION_TERM, &id.to_string())).collect())
+        });
         let rest = [
             tags,
             organizations,
-            spelt(devices::HEALTH, self.health.as_ref()),
-            spelt(devices::STATUS, self.status.as_ref()),
-            spelt(devices::TYPE, self.r#type.as_ref()),
-            spelt(devices::PLATFORM, self.platform.as_ref()),
+            word_terms(devices::HEALTH_TERM, self.health.as_ref()),
+            word_terms(devices::STATUS_TERM, self.status.as_ref()),
+            word_terms(devices::TYPE_TERM, self.r#type.as_ref()),
+            word_terms(devices::PLATFORM_TERM, self.platform.as_ref()),
         ];
-        let words = self.words.iter().map(|word| set_of(word));
+        let words = self.words.iter().map(|word| word_set(word));
         software.into_iter().chain(words).chain(rest.into_iter().flatten()).collect()
     }
 }
@@ -134,8 +139,8 @@ impl Filter {
 /// Whether a word of `q` is a prefix in these fields: of a word, of consecutive words such as `web-01` or `192.168.`, or of
 /// a hardware address in any notation. A whole hardware address matches nothing else: its parts are on too many devices to
 /// be searched one by one.
-fn is_beginning(word: &str, fields: &[Vec<String>], mac: Option<&str>) -> bool {
-    if let Some(address) = whole_mac(word) {
+fn is_word_prefix(word: &str, fields: &[Vec<String>], mac: Option<&str>) -> bool {
+    if let Some(address) = parse_whole_mac(word) {
         return mac == Some(address.as_str()) || fields.iter().flatten().any(|known| known.starts_with(&address));
     }
     let parts: Vec<String> = split_words(word).collect();
@@ -152,28 +157,28 @@ fn is_beginning(word: &str, fields: &[Vec<String>], mac: Option<&str>) -> bool {
 /// The set of devices that a word may match: by the longest of its parts, of which all but the last are whole words, or by
 /// the prefix of a hardware address. The first digits of an address are its maker's and shared by whole fleets, so for an
 /// address the last part is used if it is long enough to be distinctive.
-fn set_of(word: &str) -> Set {
-    let spelt = |text: &String| term(devices::WORD, text);
-    if let Some(address) = whole_mac(word) {
-        return Set::Starts { whole: Vec::new(), starts: vec![spelt(&address)] };
+fn word_set(word: &str) -> DeviceSet {
+    let spelt = |text: &String| format_term(devices::WORD_TERM, text);
+    if let Some(address) = parse_whole_mac(word) {
+        return DeviceSet::Prefixes { whole: Vec::new(), starts: vec![spelt(&address)] };
     }
     let parts: Vec<String> = split_words(word).collect();
-    let Some((last, before)) = parts.split_last() else { return Set::Terms(Vec::new()) };
+    let Some((last, before)) = parts.split_last() else { return DeviceSet::Terms(Vec::new()) };
     let address = compact_mac(word);
-    let is_telling = address.is_some() && last.len() >= TELLING_DIGITS;
+    let is_telling = address.is_some() && last.len() >= DISTINCTIVE_DIGITS_MIN;
     let longest = before.iter().max_by_key(|part| part.len());
     let whole = longest.filter(|part| part.len() >= last.len() && !is_telling);
     let start = if whole.is_some() { None } else { Some(last.clone()) };
     let starts: BTreeSet<String> = start.into_iter().chain(address).collect();
-    Set::Starts { whole: whole.map(spelt).into_iter().collect(), starts: starts.iter().map(spelt).collect() }
+    DeviceSet::Prefixes { whole: whole.map(spelt).into_iter().collect(), starts: starts.iter().map(spelt).collect() }
 }
 
 /// Digits from which a part of a hardware address is distinctive within a fleet.
-const TELLING_DIGITS: usize = 3;
+const DISTINCTIVE_DIGITS_MIN: usize = 3;
 
 /// A whole hardware address without separators, if it is written in a usual notation: in groups of two, four or six digits,
 /// or without separators. An IP address such as `192.168.100.100` can have as many digits.
-fn whole_mac(word: &str) -> Option<String> {
+fn parse_whole_mac(word: &str) -> Option<String> {
     let is_even = |between: &[char], group: usize| word.split(between).all(|digits| digits.len() == group);
     let is_written = is_even(&[':', '-'], 2) || is_even(&['.'], 4) || is_even(&['-'], 6) || is_even(&[], 12);
     compact_mac(word).filter(|digits| is_written && digits.len() == 12)
@@ -181,19 +186,19 @@ fn whole_mac(word: &str) -> Option<String> {
 
 /// The sort key of a list: the device's number; in the order of changes preceded by the time and sequence of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub struct DeviceSortKey {
     /// Time and sequence; `None` in the order of numbers.
     pub changed: Option<(i64, i64)>,
     pub number: i64,
 }
 
-impl Key {
-    pub fn of_change(stored: &StoredDevice) -> Self {
-        Key { changed: Some((stored.device.updated_at.as_millis(), stored.sequence)), number: stored.number }
+impl DeviceSortKey {
+    pub fn for_change(stored: &StoredDevice) -> Self {
+        DeviceSortKey { changed: Some((stored.device.updated_at.as_millis(), stored.sequence)), number: stored.number }
     }
 }
 
-impl CursorKey for Key {
+impl CursorKey for DeviceSortKey {
     fn to_position(self) -> Vec<Value> {
         let changed = self.changed.map(|(at, sequence)| [at.into(), sequence.into()]);
         changed.into_iter().flatten().chain([self.number.into()]).collect()
@@ -201,9 +206,9 @@ impl CursorKey for Key {
 
     fn from_position(position: &[Value]) -> Option<Self> {
         match position {
-            [Value::Int(number)] => Some(Key { changed: None, number: *number }),
+            [Value::Int(number)] => Some(DeviceSortKey { changed: None, number: *number }),
             [Value::Int(at), Value::Int(sequence), Value::Int(number)] => {
-                Some(Key { changed: Some((*at, *sequence)), number: *number })
+                Some(DeviceSortKey { changed: Some((*at, *sequence)), number: *number })
             }
             _ => None,
         }
@@ -218,7 +223,7 @@ mod tests {
     fn a_word_is_found_by_its_beginning_and_an_address_in_any_notation() {
         let fields = ["web-01.example", "192.168.7.10", "02:fc:00:00:00:01", "10001X", "1921"];
         let known: Vec<Vec<String>> = fields.iter().map(|field| split_words(field).collect()).collect();
-        let found = |word: &str| is_beginning(word, &known, Some("02fc00000001"));
+        let found = |word: &str| is_word_prefix(word, &known, Some("02fc00000001"));
         for word in
             ["web-01", "WEB", "exam", "192.168", "192.168.7.1", "02-FC-00", "02fc.0000", "02:fc", "01.ex", "02fc"]
         {
@@ -235,17 +240,17 @@ mod tests {
     fn a_whole_hardware_address_is_nothing_but_one() {
         let known = |field: &str| vec![split_words(field).collect::<Vec<String>>()];
         for word in ["02:fc:00:00:0a:01", "02-FC-00-00-0A-01", "02fc.0000.0a01", "02fc00-000a01", "02FC00000A01"] {
-            assert_eq!(whole_mac(word).as_deref(), Some("02fc00000a01"), "{word}");
-            assert!(is_beginning(word, &[], Some("02fc00000a01")), "{word}");
-            assert!(is_beginning(word, &known("02fc00000a01"), None), "{word}, which may be a serial number as well");
-            assert!(!is_beginning(word, &known("x-02-fc-00-00-0a-01"), None), "{word}");
+            assert_eq!(parse_whole_mac(word).as_deref(), Some("02fc00000a01"), "{word}");
+            assert!(is_word_prefix(word, &[], Some("02fc00000a01")), "{word}");
+            assert!(is_word_prefix(word, &known("02fc00000a01"), None), "{word}, which may be a serial number as well");
+            assert!(!is_word_prefix(word, &known("x-02-fc-00-00-0a-01"), None), "{word}");
         }
         for word in
             ["192.168.100.100", "fe80::1234:5678", "02:fc:00:00:0a", "1234-5678-9012", "02:fc:00:00:0a:01:02", "web01"]
         {
-            assert_eq!(whole_mac(word), None, "{word}");
+            assert_eq!(parse_whole_mac(word), None, "{word}");
         }
-        assert!(is_beginning("192.168.100.100", &known("192.168.100.100"), None));
+        assert!(is_word_prefix("192.168.100.100", &known("192.168.100.100"), None));
     }
 
     /// The index must find every device that the filter accepts.
@@ -282,13 +287,13 @@ mod tests {
             let mac = compact_mac(field).filter(|mac| mac.len() == 12);
             let own: Vec<String> = split_words(field).collect();
             let known: Vec<Vec<String>> = [own].into_iter().chain(mac.clone().map(|mac| vec![mac])).collect();
-            for word in words.iter().filter(|word| is_beginning(word, &known, mac.as_deref())) {
-                let (whole, starts) = match set_of(word) {
-                    Set::Starts { whole, starts } => (whole, starts),
-                    Set::Terms(whole) | Set::Software(whole) => (whole, Vec::new()),
+            for word in words.iter().filter(|word| is_word_prefix(word, &known, mac.as_deref())) {
+                let (whole, starts) = match word_set(word) {
+                    DeviceSet::Prefixes { whole, starts } => (whole, starts),
+                    DeviceSet::Terms(whole) | DeviceSet::Software(whole) => (whole, Vec::new()),
                 };
                 let has = |known: &String| {
-                    let own = term(devices::WORD, known);
+                    let own = format_term(devices::WORD_TERM, known);
                     whole.contains(&own) || starts.iter().any(|start| own.starts_with(start.as_str()))
                 };
                 assert!(known.iter().flatten().any(has), "{word} is found in {field}: {whole:?} {starts:?}");
@@ -300,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_version_stands_behind_the_last_at_sign() {
-        let parsed = |text: &str| Installed::parse(text).map(|one| (one.name, one.version));
+        let parsed = |text: &str| SoftwareFilter::parse(text).map(|one| (one.name, one.version));
         assert_eq!(parsed("OpenSSL@3.0.11"), Some(("openssl".to_owned(), Some("3.0.11".to_owned()))));
         assert_eq!(parsed("@scope/tool"), Some(("@scope/tool".to_owned(), None)));
         assert_eq!((parsed(""), parsed("bash@")), (None, None));

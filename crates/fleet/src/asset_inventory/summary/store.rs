@@ -4,8 +4,8 @@ use kernel::args;
 use kernel::base::Result;
 use kernel::store::Db;
 
-use super::super::{Count, Summary};
-use crate::devices::{ALL, NONE, SOFTWARE, software};
+use super::super::{InventoryCount, InventorySummary};
+use crate::devices::{ALL_ORGANIZATIONS, NO_ORGANIZATION, SOFTWARE_DIMENSION, software};
 use feature_kit::IdOrNone;
 use people::organizations::OrganizationId;
 
@@ -30,28 +30,33 @@ const SOFTWARE_MAX: i64 = 50;
 const ALIKE_MAX: i64 = 5_000;
 
 /// The summary of all devices, or of those of one organization.
-pub async fn summary(db: &Db, of: Option<IdOrNone<OrganizationId>>) -> Result<Summary> {
+pub async fn load_summary(db: &Db, of: Option<IdOrNone<OrganizationId>>) -> Result<InventorySummary> {
     software::store::index_all(db).await?;
-    let of = of.map_or_else(|| ALL.to_owned(), |id| id.to_string());
-    let platform = largest(db, &of, "platform", VALUES_MAX).await?;
-    Ok(Summary {
+    let of = of.map_or_else(|| ALL_ORGANIZATIONS.to_owned(), |id| id.to_string());
+    let platform = largest_counts(db, &of, "platform", VALUES_MAX).await?;
+    Ok(InventorySummary {
         total: platform.iter().map(|count| count.count).sum(),
         platform,
-        os: largest(db, &of, "os", VALUES_MAX).await?,
-        r#type: largest(db, &of, "type", VALUES_MAX).await?,
-        status: largest(db, &of, "status", VALUES_MAX).await?,
-        health: largest(db, &of, "health", VALUES_MAX).await?,
-        organization: largest(db, &of, "organization", ORGANIZATIONS_MAX).await?,
-        warranty: largest(db, &of, "warranty", VALUES_MAX).await?,
-        software: largest(db, &of, SOFTWARE, SOFTWARE_MAX).await?,
+        os: largest_counts(db, &of, "os", VALUES_MAX).await?,
+        r#type: largest_counts(db, &of, "type", VALUES_MAX).await?,
+        status: largest_counts(db, &of, "status", VALUES_MAX).await?,
+        health: largest_counts(db, &of, "health", VALUES_MAX).await?,
+        organization: largest_counts(db, &of, "organization", ORGANIZATIONS_MAX).await?,
+        warranty: largest_counts(db, &of, "warranty", VALUES_MAX).await?,
+        software: largest_counts(db, &of, SOFTWARE_DIMENSION, SOFTWARE_MAX).await?,
     })
 }
 
-async fn largest(db: &Db, of: &str, dimension: &str, limit: i64) -> Result<Vec<Count>> {
+async fn largest_counts(db: &Db, of: &str, dimension: &str, limit: i64) -> Result<Vec<InventoryCount>> {
     let least: Option<i64> = db.find(LEAST_SIZE, args![of, dimension, limit - 1]).await?;
     let (least, read) = (least.unwrap_or(0), limit + ALIKE_MAX);
     let rows: Vec<(String, String, i64)> = db.list(LARGEST, args![of, dimension, least, read, limit]).await?;
-    let none = |value: &str| (dimension == "organization" && value == NONE) || (dimension == "os" && value.is_empty());
-    let count = |(value, label, count): (String, String, i64)| Count { value: (!none(&value)).then_some(label), count };
+    let none = |value: &str| {
+        (dimension == "organization" && value == NO_ORGANIZATION) || (dimension == "os" && value.is_empty())
+    };
+    let count = |(value, label, count): (String, String, i64)| InventoryCount {
+        value: (!none(&value)).then_some(label),
+        count,
+    };
     Ok(rows.into_iter().map(count).collect())
 }

@@ -3,11 +3,11 @@
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
 use kernel::base::{Error, Label, Result};
-use kernel::http::{Field, Fields, FromBody, read_object};
+use kernel::http::{BodyField, BodyFields, FromBody, read_object};
 use kernel::store::Tx;
 use serde_json::{Map, Value, json};
 
-use super::super::{DeviceId, edit};
+use super::super::{DeviceId, edit_device};
 use feature_kit::{Action, ActionEffect};
 
 /// The same limit as for tickets.
@@ -19,32 +19,32 @@ pub const ACTIONS: &[Action] = &[Action {
     // No route changes a device, so reading devices and saving workflows is enough to tag them.
     needs: &[Scope::InventoryRead],
     example: || json!({"device_id": "${{ event.data.id }}", "add": ["needs-attention"], "remove": ["new"]}),
-    check: |with| read_object::<Tagging>(with).checked(),
-    effect: ActionEffect::Transaction(tag),
+    check: |with| read_object::<TagDeviceInput>(with).without_value(),
+    effect: ActionEffect::Transaction(tag_device),
 }];
 
-struct Tagging {
+struct TagDeviceInput {
     device_id: DeviceId,
     add: Vec<String>,
     remove: Vec<String>,
 }
 
-impl FromBody for Tagging {
-    fn from_fields(fields: &mut Fields) -> Option<Self> {
-        let device_id = fields.required("device_id", |field| field.id());
-        let add = fields.optional("add", tags);
-        let remove = fields.optional("remove", tags);
+impl FromBody for TagDeviceInput {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self> {
+        let device_id = fields.read_required("device_id", |field| field.read_id());
+        let add = fields.read_optional("add", read_tags);
+        let remove = fields.read_optional("remove", read_tags);
         let (add, remove) = (add?.unwrap_or_default(), remove?.unwrap_or_default());
         if add.is_empty() && remove.is_empty() {
-            fields.report("add", "required", "needs a tag to add, or one to remove in remove");
+            fields.report_field("add", "required", "needs a tag to add, or one to remove in remove");
             return None;
         }
-        Some(Tagging { device_id: device_id?, add, remove })
+        Some(TagDeviceInput { device_id: device_id?, add, remove })
     }
 }
 
-fn tags(field: &mut Field<'_>) -> Option<Vec<String>> {
-    field.list(TAGS_MAX, |field| field.parsed("invalid_text", parse_tag))
+fn read_tags(field: &mut BodyField<'_>) -> Option<Vec<String>> {
+    field.read_list(TAGS_MAX, |field| field.read_parsed("invalid_text", parse_tag))
 }
 
 /// A label without commas: filters take tags as a comma list.
@@ -70,10 +70,10 @@ pub fn change_tags(tags: &mut Vec<String>, add: &[String], remove: &[String]) ->
     Ok(())
 }
 
-fn tag<'t>(tx: &'t mut Tx, _: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
+fn tag_device<'t>(tx: &'t mut Tx, _: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
     Box::pin(async move {
-        let (Tagging { device_id, add, remove }, _) = read_object::<Tagging>(with).into_result()?;
-        let device = edit(tx, device_id, |full| change_tags(&mut full.device.tags, &add, &remove)).await?;
+        let (TagDeviceInput { device_id, add, remove }, _) = read_object::<TagDeviceInput>(with).into_result()?;
+        let device = edit_device(tx, device_id, |full| change_tags(&mut full.device.tags, &add, &remove)).await?;
         serde_json::to_value(device).map_err(Error::internal)
     })
 }

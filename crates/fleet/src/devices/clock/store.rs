@@ -5,12 +5,14 @@
 
 use kernel::args;
 use kernel::base::{Code, HOUR_MS, Result, TenantId, Timestamp};
-use kernel::jobs::Node;
+use kernel::jobs::ServerNode;
 use kernel::jobs::lanes::tenant_db;
 use kernel::store::{Db, Purpose, Tx};
 
-use super::super::rules::{self, Settings, status_at, warranty_at};
-use super::super::store::{BY_NUMBER, By, CHECK_AT, Noted, find_by_number, lock_report, save};
+use super::super::rules::{self, DeviceSettings, status_at, warranty_at};
+use super::super::store::{
+    BY_NUMBER, CHECK_AT, ChangeOrigin, ReportRowUpdate, find_device_by_number, lock_report, save_device,
+};
 use super::super::{Device, StoredDevice};
 
 kernel::statements! {
@@ -22,23 +24,23 @@ kernel::statements! {
 }
 
 /// Tenants read with one query.
-const TENANTS: i64 = 200;
+const TENANTS_PER_QUERY: i64 = 200;
 /// Devices of one tenant in one round. The rest waits for the next round, so no other tenant waits for it.
-const ROUND_MAX: i64 = 500;
+const ROUND_DEVICES_MAX: i64 = 500;
 /// Devices of one transaction: few, so that other writes do not wait long.
-const TOGETHER: usize = 50;
+const TRANSACTION_DEVICES_MAX: usize = 50;
 /// Delay before a device is retried whose check failed.
-const AGAIN_MS: i64 = HOUR_MS;
+const RETRY_AFTER_MS: i64 = HOUR_MS;
 
 /// Checks every due device. Several nodes may do this at once: the tenant's clock serializes them.
-pub async fn look(node: &Node, settings: Settings) -> Result<()> {
-    let (now, system) = (node.world.now(), node.store.system(Purpose::Jobs));
+pub async fn check_due_devices(node: &ServerNode, settings: DeviceSettings) -> Result<()> {
+    let (now, system) = (node.env.now(), node.store.system(Purpose::Jobs));
     let mut behind = String::new();
     loop {
-        let tenants: Vec<TenantId> = system.list(DUE_TENANTS, args![now, behind, TENANTS]).await?;
+        let tenants: Vec<TenantId> = system.list(DUE_TENANTS, args![now, behind, TENANTS_PER_QUERY]).await?;
         for tenant in &tenants {
             // A failure for one tenant must not stop the others.
-            if let Err(error) = look_at_tenant(&tenant_db(&node.store, *tenant), settings, now).await {
+            if let Err(error) = check_tenant_devices(&tenant_db(&node.store, *tenant), settings, now).await {
                 tracing::warn!(%error, %tenant, "failed to check due devices; will retry");
             }
         }
@@ -49,20 +51,20 @@ pub async fn look(node: &Node, settings: Settings) -> Result<()> {
     }
 }
 
-async fn look_at_tenant(db: &Db, settings: Settings, now: Timestamp) -> Result<()> {
-    let numbers: Vec<i64> = db.list(DUE, args![now, ROUND_MAX]).await?;
-    for some in numbers.chunks(TOGETHER) {
-        if look_at(db, settings, some.to_vec()).await.is_ok() {
+async fn check_tenant_devices(db: &Db, settings: DeviceSettings, now: Timestamp) -> Result<()> {
+    let numbers: Vec<i64> = db.list(DUE, args![now, ROUND_DEVICES_MAX]).await?;
+    for some in numbers.chunks(TRANSACTION_DEVICES_MAX) {
+        if check_devices(db, settings, some.to_vec()).await.is_ok() {
             continue;
         }
         // One device failed the whole transaction: check each in its own.
         for number in some.iter().copied() {
-            if let Err(error) = look_at(db, settings, vec![number]).await {
+            if let Err(error) = check_devices(db, settings, vec![number]).await {
                 // The device is not the cause: the next round retries.
                 if error.code() != Code::Internal {
                     return Err(error);
                 }
-                let put_off = now.plus(AGAIN_MS);
+                let put_off = now.plus_ms(RETRY_AFTER_MS);
                 db.write(async move |tx| tx.exec(CHECK_AT, args![number, put_off]).await).await?;
                 tracing::warn!(%error, number, "failed to check device");
             }
@@ -71,38 +73,38 @@ async fn look_at_tenant(db: &Db, settings: Settings, now: Timestamp) -> Result<(
     Ok(())
 }
 
-async fn look_at(db: &Db, settings: Settings, numbers: Vec<i64>) -> Result<()> {
+async fn check_devices(db: &Db, settings: DeviceSettings, numbers: Vec<i64>) -> Result<()> {
     db.write(async move |tx| {
         tx.tick().await?;
         for number in numbers {
-            look_at_one(tx, settings, number).await?;
+            check_device(tx, settings, number).await?;
         }
         Ok(())
     })
     .await
 }
 
-async fn look_at_one(tx: &mut Tx, settings: Settings, number: i64) -> Result<()> {
+async fn check_device(tx: &mut Tx, settings: DeviceSettings, number: i64) -> Result<()> {
     let now = tx.tick().await?.at;
     // From here on no report can be saved that this check does not see.
     lock_report(tx, number).await?;
     let Some(StoredDevice { device, .. }) = tx.find(BY_NUMBER, args![number]).await? else {
         return tx.exec(CHECK_AT, args![number, None::<i64>]).await.map(drop);
     };
-    if is_as_it_was(&device, now, &settings) {
-        let next = rules::next_check(device.last_seen_at, device.status, &device.warranty, &settings);
+    if is_up_to_date(&device, now, &settings) {
+        let next = rules::next_check_at(device.last_seen_at, device.status, &device.warranty, &settings);
         return tx.exec(CHECK_AT, args![number, next]).await.map(drop);
     }
-    let Some(kept) = find_by_number(tx, number).await? else { return Ok(()) };
+    let Some(kept) = find_device_by_number(tx, number).await? else { return Ok(()) };
     let mut after = kept.full.clone();
     let device = &mut after.device;
     device.status = status_at(device.last_seen_at, now, &settings);
     device.warranty.status = warranty_at(device.warranty.end_date.as_deref(), now);
-    let next = rules::next_check(device.last_seen_at, device.status, &device.warranty, &settings);
-    save(tx, &kept, after, Noted::CheckAt(next), By::Itself).await.map(drop)
+    let next = rules::next_check_at(device.last_seen_at, device.status, &device.warranty, &settings);
+    save_device(tx, &kept, after, ReportRowUpdate::CheckAt(next), ChangeOrigin::Automatic).await.map(drop)
 }
 
-fn is_as_it_was(device: &Device, now: Timestamp, settings: &Settings) -> bool {
+fn is_up_to_date(device: &Device, now: Timestamp, settings: &DeviceSettings) -> bool {
     let warranty = warranty_at(device.warranty.end_date.as_deref(), now);
     device.status == status_at(device.last_seen_at, now, settings) && device.warranty.status == warranty
 }

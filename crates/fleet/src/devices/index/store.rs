@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kernel::base::Result;
 use kernel::store::{Tx, Value};
 
-use super::super::terms::{ALL, Counted, counts_of, terms_of};
+use super::super::terms::{ALL_ORGANIZATIONS, DeviceCounter, counters_of, terms_of};
 use super::super::{FullDevice, software};
 
 kernel::statements! {
@@ -50,45 +50,48 @@ kernel::statements! {
 const SLOTS: usize = 16;
 
 /// Writes the differences: everything for a new device; a deleted one loses all. Software changes are queued for indexing.
-pub async fn update(tx: &mut Tx, number: i64, before: Option<&FullDevice>, after: &FullDevice) -> Result<()> {
+pub async fn update_index(tx: &mut Tx, number: i64, before: Option<&FullDevice>, after: &FullDevice) -> Result<()> {
     let (old, new) = (before.map(|full| terms_of(&full.device)).unwrap_or_default(), terms_of(&after.device));
     let rows = |terms: Vec<&String>| terms.into_iter().map(|term| vec![Value::from(term.as_str())]).collect();
-    erase(tx, number, old.difference(&new)).await?;
-    write(tx, INSERT_TERMS, &[number.into()], rows(new.difference(&old).collect())).await?;
-    let old = before.map(|full| counts_of(&full.device)).unwrap_or_default();
-    let new = counts_of(&after.device);
+    delete_terms(tx, number, old.difference(&new)).await?;
+    insert_rows(tx, INSERT_TERMS, &[number.into()], rows(new.difference(&old).collect())).await?;
+    let old = before.map(|full| counters_of(&full.device)).unwrap_or_default();
+    let new = counters_of(&after.device);
     let came = new.difference(&old).map(|counted| (counted, 1));
     let gone = old.difference(&new).map(|counted| (counted, -1));
     let changes = came.chain(gone).map(|(counted, by)| (counted.clone(), (counted.value.clone(), by)));
-    count(tx, &changes.collect()).await?;
-    software::store::note(tx, number, before, after).await
+    adjust_counters(tx, &changes.collect()).await?;
+    software::store::insert_software_changes(tx, number, before, after).await
 }
 
 /// Changes counters by the given amounts; each comes with the label of its value.
-pub async fn count(tx: &mut Tx, changes: &BTreeMap<Counted, (String, i64)>) -> Result<()> {
-    for (sql, values) in countings(changes, COUNT) {
-        tx.later(sql, values).await?;
+pub async fn adjust_counters(tx: &mut Tx, changes: &BTreeMap<DeviceCounter, (String, i64)>) -> Result<()> {
+    for (sql, values) in counter_statements(changes, COUNT) {
+        tx.enqueue(sql, values).await?;
     }
-    uncount(tx, changes).await
+    delete_empty_counters(tx, changes).await
 }
 
 /// The same. Returns the values whose counter over all organizations has appeared or dropped to zero.
-pub async fn count_and_tell(tx: &mut Tx, changes: &BTreeMap<Counted, (String, i64)>) -> Result<Vec<String>> {
+pub async fn adjust_counters_listing_changes(
+    tx: &mut Tx,
+    changes: &BTreeMap<DeviceCounter, (String, i64)>,
+) -> Result<Vec<String>> {
     let mut asked = Vec::new();
-    for (sql, values) in countings(changes, COUNT_TOLD) {
-        asked.push(tx.ask::<(String, String, i64)>(sql, values).await?);
+    for (sql, values) in counter_statements(changes, COUNT_TOLD) {
+        asked.push(tx.send_query::<(String, String, i64)>(sql, values).await?);
     }
-    uncount(tx, changes).await?;
+    delete_empty_counters(tx, changes).await?;
     let by: BTreeMap<&str, i64> = changes
         .iter()
-        .filter(|(counted, _)| counted.organization == ALL)
+        .filter(|(counted, _)| counted.organization == ALL_ORGANIZATIONS)
         .map(|(counted, (_, by))| (counted.value.as_str(), *by))
         .collect();
     let mut told = Vec::new();
     for ahead in asked {
-        let counted = tx.answer(ahead).await?;
+        let counted = tx.await_rows(ahead).await?;
         let has_turned = |organization: &str, value: &str, devices: i64| {
-            organization == ALL && (devices <= 0 || by.get(value) == Some(&devices))
+            organization == ALL_ORGANIZATIONS && (devices <= 0 || by.get(value) == Some(&devices))
         };
         told.extend(
             counted
@@ -101,8 +104,11 @@ pub async fn count_and_tell(tx: &mut Tx, changes: &BTreeMap<Counted, (String, i6
 }
 
 /// The statements that change these counters, several counters each.
-fn countings(changes: &BTreeMap<Counted, (String, i64)>, sql: &'static str) -> Vec<(&'static str, Vec<Value>)> {
-    let mut changes: Vec<(&Counted, &str, i64)> = changes
+fn counter_statements(
+    changes: &BTreeMap<DeviceCounter, (String, i64)>,
+    sql: &'static str,
+) -> Vec<(&'static str, Vec<Value>)> {
+    let mut changes: Vec<(&DeviceCounter, &str, i64)> = changes
         .iter()
         .map(|(counted, (label, by))| (counted, label.as_str(), *by))
         .filter(|(.., by)| *by != 0)
@@ -111,32 +117,32 @@ fn countings(changes: &BTreeMap<Counted, (String, i64)>, sql: &'static str) -> V
     changes.sort_by(|(a, _, one), (b, _, other)| (&a.organization, one, a).cmp(&(&b.organization, other, b)));
     for alike in changes.chunk_by(|(a, _, one), (b, _, other)| a.organization == b.organization && one == other) {
         let Some((first, _, by)) = alike.first() else { continue };
-        let lead = [Value::from(first.organization.as_str()), (*by).into(), size_of(*by).into()];
-        let row = |(counted, label, _): &(&Counted, &str, i64)| {
+        let lead = [Value::from(first.organization.as_str()), (*by).into(), size_class(*by).into()];
+        let row = |(counted, label, _): &(&DeviceCounter, &str, i64)| {
             vec![counted.dimension.into(), counted.value.as_str().into(), (*label).into()]
         };
         let rows: Vec<Vec<Value>> = alike.iter().map(row).collect();
-        all.extend(together(&lead, &rows).into_iter().map(|values| (sql, values)));
+        all.extend(bind_in_slots(&lead, &rows).into_iter().map(|values| (sql, values)));
     }
     all
 }
 
 /// Deletes counters that have dropped to zero.
-async fn uncount(tx: &mut Tx, changes: &BTreeMap<Counted, (String, i64)>) -> Result<()> {
+async fn delete_empty_counters(tx: &mut Tx, changes: &BTreeMap<DeviceCounter, (String, i64)>) -> Result<()> {
     let gone: BTreeSet<(&str, &str)> = changes
         .iter()
         .filter(|(_, (_, by))| *by < 0)
         .map(|(counted, _)| (counted.organization.as_str(), counted.dimension))
         .collect();
     for (organization, dimension) in gone {
-        tx.later(UNCOUNT, vec![organization.into(), dimension.into()]).await?;
+        tx.enqueue(UNCOUNT, vec![organization.into(), dimension.into()]).await?;
     }
     Ok(())
 }
 
 /// A coarse size of a counter: one, two, three, then the logarithm to base four. It rarely changes, so counting rarely
 /// writes the index by size.
-pub fn size_of(devices: i64) -> i64 {
+pub fn size_class(devices: i64) -> i64 {
     match devices {
         ..1 => -1,
         1..4 => devices - 1,
@@ -145,21 +151,21 @@ pub fn size_of(devices: i64) -> i64 {
 }
 
 /// Deletes terms that a device no longer has.
-async fn erase(tx: &mut Tx, number: i64, terms: impl Iterator<Item = &String>) -> Result<()> {
+async fn delete_terms(tx: &mut Tx, number: i64, terms: impl Iterator<Item = &String>) -> Result<()> {
     let rows: Vec<Vec<Value>> = terms.map(|term| vec![term.as_str().into(), number.into()]).collect();
     tx.exec_each(DELETE_TERM, &rows).await.map(drop)
 }
 
 /// Inserts rows, several with each statement; `lead` is bound before them.
-pub async fn write(tx: &mut Tx, sql: &'static str, lead: &[Value], rows: Vec<Vec<Value>>) -> Result<()> {
-    for values in together(lead, &rows) {
-        tx.later(sql, values).await?;
+pub async fn insert_rows(tx: &mut Tx, sql: &'static str, lead: &[Value], rows: Vec<Vec<Value>>) -> Result<()> {
+    for values in bind_in_slots(lead, &rows) {
+        tx.enqueue(sql, values).await?;
     }
     Ok(())
 }
 
 /// The values of each statement; unused slots are null.
-fn together(lead: &[Value], rows: &[Vec<Value>]) -> Vec<Vec<Value>> {
+fn bind_in_slots(lead: &[Value], rows: &[Vec<Value>]) -> Vec<Vec<Value>> {
     let width = rows.first().map_or(0, Vec::len);
     let bound = |some: &[Vec<Value>]| {
         let mut values = lead.to_vec();

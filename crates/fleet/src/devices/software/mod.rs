@@ -10,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::terms::{ALL, Counted, organization_of};
+use super::terms::{ALL_ORGANIZATIONS, DeviceCounter, organization_of};
 use super::{FullDevice, Software};
 
 /// The dimension of the software counters.
-pub const SOFTWARE: &str = "software";
+pub const SOFTWARE_DIMENSION: &str = "software";
 
 /// Separates the versions of one name on one device.
-pub const VERSIONS: &str = "\u{1f}";
+pub const VERSION_SEPARATOR: &str = "\u{1f}";
 
 /// Versions indexed for one name on one device. Kernels and runtimes are installed side by side, but not by hundreds.
 const VERSIONS_MAX: usize = 50;
@@ -36,19 +36,22 @@ pub fn software_name(name: &str) -> String {
 
 /// The versions of one name that a device has installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Versions {
+pub struct InstalledVersions {
     /// The name as it is displayed.
     pub label: String,
     pub versions: String,
 }
 
 /// The installed software by name, each with its versions.
-pub fn software_of(installed: &[Software]) -> BTreeMap<String, Versions> {
-    some_software_of(installed, None)
+pub fn installed_versions(installed: &[Software]) -> BTreeMap<String, InstalledVersions> {
+    installed_versions_among(installed, None)
 }
 
 /// The same, for all names or only for these.
-fn some_software_of(installed: &[Software], names: Option<&BTreeSet<String>>) -> BTreeMap<String, Versions> {
+fn installed_versions_among(
+    installed: &[Software],
+    names: Option<&BTreeSet<String>>,
+) -> BTreeMap<String, InstalledVersions> {
     if names.is_some_and(BTreeSet::is_empty) {
         return BTreeMap::new();
     }
@@ -60,18 +63,19 @@ fn some_software_of(installed: &[Software], names: Option<&BTreeSet<String>>) ->
             versions.insert(version.as_deref().unwrap_or_default());
         }
     }
-    let joined = |versions: BTreeSet<&str>| versions.into_iter().take(VERSIONS_MAX).collect::<Vec<_>>().join(VERSIONS);
-    let of = |(label, versions): (&str, _)| Versions { label: label.to_owned(), versions: joined(versions) };
+    let joined =
+        |versions: BTreeSet<&str>| versions.into_iter().take(VERSIONS_MAX).collect::<Vec<_>>().join(VERSION_SEPARATOR);
+    let of = |(label, versions): (&str, _)| InstalledVersions { label: label.to_owned(), versions: joined(versions) };
     all.into_iter().map(|(name, found)| (name, of(found))).collect()
 }
 
 /// A deleted device has no software installed.
-fn installed(full: &FullDevice) -> &[Software] {
+fn installed_software(full: &FullDevice) -> &[Software] {
     if full.device.deleted_at.is_some() { &[] } else { &full.parts.software }
 }
 
 /// The names whose software differs between two states; `None` means all.
-fn touched(before: &FullDevice, after: &FullDevice) -> Option<BTreeSet<String>> {
+fn changed_names(before: &FullDevice, after: &FullDevice) -> Option<BTreeSet<String>> {
     let (old, new) = (&before.device, &after.device);
     if old.organization_id != new.organization_id || old.deleted_at != new.deleted_at {
         return None;
@@ -86,18 +90,18 @@ fn touched(before: &FullDevice, after: &FullDevice) -> Option<BTreeSet<String>> 
 
 /// A change of the software of a device that waits to be indexed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Note {
+struct SoftwareChange {
     #[serde(skip)]
     bucket: u32,
     /// The organization before and after the change.
     was_of: String,
     is_of: String,
-    names: Vec<NameNote>,
+    names: Vec<SoftwareNameChange>,
 }
 
 /// The versions of one name before and after; `None` where it was or is not installed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct NameNote {
+struct SoftwareNameChange {
     name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     from: Option<String>,
@@ -108,7 +112,7 @@ struct NameNote {
     label: Option<String>,
 }
 
-impl NameNote {
+impl SoftwareNameChange {
     fn size_bytes(&self) -> usize {
         let texts = [Some(&self.name), self.from.as_ref(), self.to.as_ref(), self.label.as_ref()];
         texts.into_iter().flatten().map(String::len).sum()
@@ -116,37 +120,43 @@ impl NameNote {
 }
 
 /// The software changes between two states of a device, split by bucket and size.
-fn notes(before: Option<&FullDevice>, after: &FullDevice) -> Vec<Note> {
-    let touched = before.and_then(|before| touched(before, after));
-    let mut old = before.map(|full| some_software_of(installed(full), touched.as_ref())).unwrap_or_default();
-    let new = some_software_of(installed(after), touched.as_ref());
+fn software_changes(before: Option<&FullDevice>, after: &FullDevice) -> Vec<SoftwareChange> {
+    let touched = before.and_then(|before| changed_names(before, after));
+    let mut old =
+        before.map(|full| installed_versions_among(installed_software(full), touched.as_ref())).unwrap_or_default();
+    let new = installed_versions_among(installed_software(after), touched.as_ref());
     let is_of = organization_of(&after.device);
     let was_of = before.map_or_else(|| is_of.clone(), |full| organization_of(&full.device));
     let mut names = Vec::new();
-    for (name, Versions { label, versions }) in new {
+    for (name, InstalledVersions { label, versions }) in new {
         let from = old.remove(&name).map(|found| found.versions);
         if from.as_ref() != Some(&versions) || was_of != is_of {
             let label = (label != name).then_some(label);
-            names.push(NameNote { name, from, to: Some(versions), label });
+            names.push(SoftwareNameChange { name, from, to: Some(versions), label });
         }
     }
-    let gone = |(name, found): (String, Versions)| NameNote { name, from: Some(found.versions), to: None, label: None };
+    let gone = |(name, found): (String, InstalledVersions)| SoftwareNameChange {
+        name,
+        from: Some(found.versions),
+        to: None,
+        label: None,
+    };
     names.extend(old.into_iter().map(gone));
-    let mut buckets: BTreeMap<u32, Vec<NameNote>> = BTreeMap::new();
+    let mut buckets: BTreeMap<u32, Vec<SoftwareNameChange>> = BTreeMap::new();
     for name in names {
         buckets.entry(bucket_of(&name.name)).or_default().push(name);
     }
-    let note = |bucket, names| Note { bucket, was_of: was_of.clone(), is_of: is_of.clone(), names };
+    let note = |bucket, names| SoftwareChange { bucket, was_of: was_of.clone(), is_of: is_of.clone(), names };
     buckets
         .into_iter()
-        .flat_map(|(bucket, names)| in_pieces(names).into_iter().map(move |some| (bucket, some)))
+        .flat_map(|(bucket, names)| split_changes(names).into_iter().map(move |some| (bucket, some)))
         .map(|(bucket, some)| note(bucket, some))
         .collect()
 }
 
 /// Splits names into pieces that fit one software change each.
-fn in_pieces(names: Vec<NameNote>) -> Vec<Vec<NameNote>> {
-    let (mut pieces, mut size_bytes) = (Vec::<Vec<NameNote>>::new(), 0);
+fn split_changes(names: Vec<SoftwareNameChange>) -> Vec<Vec<SoftwareNameChange>> {
+    let (mut pieces, mut size_bytes) = (Vec::<Vec<SoftwareNameChange>>::new(), 0);
     for name in names {
         size_bytes += name.size_bytes();
         match pieces.last_mut() {
@@ -167,30 +177,34 @@ fn bucket_of(name: &str) -> u32 {
 
 /// Several software changes combined into one write of the index.
 #[derive(Debug, Default)]
-struct Folded {
+struct SoftwareIndexBatch {
     /// The versions of a name on a device; `None` if it is no longer installed.
     installed: BTreeMap<(String, i64), Option<String>>,
     /// The amounts by which counters change, with the displayed names.
-    counts: BTreeMap<Counted, (String, i64)>,
+    counts: BTreeMap<DeviceCounter, (String, i64)>,
 }
 
-impl Folded {
+impl SoftwareIndexBatch {
     /// Adds a change. Changes of one device must come in order.
-    fn add(&mut self, number: i64, Note { was_of, is_of, names, .. }: Note) {
-        for NameNote { name, from, to, label } in names {
+    fn add_change(&mut self, number: i64, SoftwareChange { was_of, is_of, names, .. }: SoftwareChange) {
+        for SoftwareNameChange { name, from, to, label } in names {
             let label = label.unwrap_or_else(|| name.clone());
             for (is_there, organization, by) in [(from.is_some(), &was_of, -1), (to.is_some(), &is_of, 1)] {
                 if is_there {
-                    self.count(ALL, &name, &label, by);
-                    self.count(organization, &name, &label, by);
+                    self.adjust_counter(ALL_ORGANIZATIONS, &name, &label, by);
+                    self.adjust_counter(organization, &name, &label, by);
                 }
             }
             self.installed.insert((name, number), to);
         }
     }
 
-    fn count(&mut self, organization: &str, name: &str, label: &str, by: i64) {
-        let counted = Counted { organization: organization.to_owned(), dimension: SOFTWARE, value: name.to_owned() };
+    fn adjust_counter(&mut self, organization: &str, name: &str, label: &str, by: i64) {
+        let counted = DeviceCounter {
+            organization: organization.to_owned(),
+            dimension: SOFTWARE_DIMENSION,
+            value: name.to_owned(),
+        };
         self.counts.entry(counted).or_insert_with(|| (label.to_owned(), 0)).1 += by;
     }
 }
@@ -199,24 +213,24 @@ impl Folded {
 mod tests {
     use super::*;
 
-    fn note(was_of: &str, is_of: &str, names: &[(&str, Option<&str>, Option<&str>)]) -> Note {
+    fn note(was_of: &str, is_of: &str, names: &[(&str, Option<&str>, Option<&str>)]) -> SoftwareChange {
         let own = |text: &str| text.to_owned();
-        let name = |(name, from, to): &(&str, Option<&str>, Option<&str>)| NameNote {
+        let name = |(name, from, to): &(&str, Option<&str>, Option<&str>)| SoftwareNameChange {
             name: own(name),
             from: from.map(own),
             to: to.map(own),
             label: None,
         };
-        Note { bucket: 0, was_of: own(was_of), is_of: own(is_of), names: names.iter().map(name).collect() }
+        SoftwareChange { bucket: 0, was_of: own(was_of), is_of: own(is_of), names: names.iter().map(name).collect() }
     }
 
     #[test]
     fn what_comes_and_goes_again_counts_for_nothing() {
-        let mut folded = Folded::default();
-        folded.add(1, note("none", "none", &[("bash", None, Some("5.2"))]));
-        folded.add(2, note("none", "none", &[("bash", None, Some("5.2")), ("vim", None, Some("9"))]));
-        folded.add(1, note("none", "one", &[("bash", Some("5.2"), Some("5.3"))]));
-        folded.add(2, note("none", "none", &[("vim", Some("9"), None)]));
+        let mut folded = SoftwareIndexBatch::default();
+        folded.add_change(1, note("none", "none", &[("bash", None, Some("5.2"))]));
+        folded.add_change(2, note("none", "none", &[("bash", None, Some("5.2")), ("vim", None, Some("9"))]));
+        folded.add_change(1, note("none", "one", &[("bash", Some("5.2"), Some("5.3"))]));
+        folded.add_change(2, note("none", "none", &[("vim", Some("9"), None)]));
         let installed: Vec<_> =
             folded.installed.iter().map(|((name, n), to)| (name.as_str(), *n, to.as_deref())).collect();
         assert_eq!(installed, [("bash", 1, Some("5.3")), ("bash", 2, Some("5.2")), ("vim", 2, None)]);
@@ -238,13 +252,13 @@ mod tests {
 
     #[test]
     fn a_note_is_neither_long_nor_large() {
-        let name = |n: usize, versions: usize| NameNote {
+        let name = |n: usize, versions: usize| SoftwareNameChange {
             name: format!("package-{n}"),
             from: None,
             to: Some("1".repeat(versions)),
             label: None,
         };
-        let sizes = |names: Vec<NameNote>| in_pieces(names).iter().map(Vec::len).collect::<Vec<_>>();
+        let sizes = |names: Vec<SoftwareNameChange>| split_changes(names).iter().map(Vec::len).collect::<Vec<_>>();
         assert_eq!(sizes((0..600).map(|n| name(n, 1)).collect()), [250, 250, 100]);
         assert_eq!(sizes((0..5).map(|n| name(n, 30_000)).collect()), [2, 2, 1]);
         assert_eq!(sizes((0..3).map(|n| name(n, 100_000)).collect()), [1, 1, 1]);
@@ -255,6 +269,6 @@ mod tests {
     fn a_note_is_read_as_it_was_written() {
         let note = note("none", "one", &[("bash", None, Some("5.2")), ("vim", Some("9"), None)]);
         let text = serde_json::to_string(&note).unwrap_or_default();
-        assert_eq!(serde_json::from_str::<Note>(&text).ok(), Some(note));
+        assert_eq!(serde_json::from_str::<SoftwareChange>(&text).ok(), Some(note));
     }
 }

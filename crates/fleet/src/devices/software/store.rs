@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashSet};
 
 use kernel::args;
 use kernel::base::{Error, Result, TenantId};
-use kernel::jobs::Node;
+use kernel::jobs::ServerNode;
 use kernel::jobs::lanes::tenant_db;
 use kernel::store::{Db, FromRow, Purpose, Row, Select, Tx, Value};
 
-use super::super::index::store::{count_and_tell, write};
-use super::super::stored::{from_json, json};
+use super::super::index::store::{adjust_counters_listing_changes, insert_rows};
+use super::super::stored::{from_json, to_json};
 use super::super::{FullDevice, Software};
-use super::{Folded, Note, Versions, notes, software_of};
+use super::{InstalledVersions, SoftwareChange, SoftwareIndexBatch, installed_versions, software_changes};
 
 kernel::statements! {
     INSERT_NOTE = "INSERT INTO device_software_changes (tenant_id, bucket, number, version, part, sequence, changes)
@@ -44,32 +44,37 @@ kernel::statements! {
 const DISTINCT_NAMES_MAX: usize = 250;
 const INSTALLATIONS_MAX: usize = 1_000;
 const STEP_BYTES_MAX: usize = 256 << 10;
-const STEP_NOTES_MAX: usize = 16;
+const STEP_CHANGES_MAX: usize = 16;
 
 /// Pending changes that the reports of a tenant may leave behind: enough that indexing them together pays off.
-const MANY: usize = 128;
+const BACKLOG_MAX: usize = 128;
 
 /// Index steps of one wait for an up-to-date index: enough for some ninety machines with thousands of new packages each.
-const TURNS_MAX: usize = 4_000;
+const STEPS_MAX: usize = 4_000;
 
 /// Index steps that the job runs for one tenant before the next.
-const ROUND_TURNS_MAX: usize = 64;
+const ROUND_STEPS_MAX: usize = 64;
 
 /// Pending changes read to find out which devices have some. If there are more, any device may have one.
-const NOTED_MAX: usize = 1_000;
+const PENDING_LISTED_MAX: usize = 1_000;
 
 /// No bound on the sequence: all pending changes.
-const WHENEVER: i64 = i64::MAX;
+const ANY_SEQUENCE: i64 = i64::MAX;
 
 /// Tenants read with one query.
-const TENANTS: i64 = 200;
+const TENANTS_PER_QUERY: i64 = 200;
 
 /// Saves the software changes of a device change, to be indexed later.
-pub async fn note(tx: &mut Tx, number: i64, before: Option<&FullDevice>, after: &FullDevice) -> Result<()> {
+pub async fn insert_software_changes(
+    tx: &mut Tx,
+    number: i64,
+    before: Option<&FullDevice>,
+    after: &FullDevice,
+) -> Result<()> {
     let (version, sequence) = (after.device.version, tx.tick().await?.sequence);
-    for (part, note) in (0_i64..).zip(notes(before, after)) {
+    for (part, note) in (0_i64..).zip(software_changes(before, after)) {
         let row = [i64::from(note.bucket), number, version, part, sequence].map(Value::from);
-        tx.later(INSERT_NOTE, row.into_iter().chain([json(&note)?.into()]).collect()).await?;
+        tx.enqueue(INSERT_NOTE, row.into_iter().chain([to_json(&note)?.into()]).collect()).await?;
     }
     Ok(())
 }
@@ -81,22 +86,22 @@ pub async fn index_all(db: &Db) -> Result<()> {
 
 /// Indexes all changes up to a sequence.
 pub async fn index_until(db: &Db, until: i64) -> Result<()> {
-    let is_done = index_down_to(db, 1, until, TURNS_MAX).await?;
+    let is_done = index_down_to(db, 1, until, STEPS_MAX).await?;
     is_done.then_some(()).ok_or_else(|| Error::unavailable("the software of many devices is being indexed"))
 }
 
 /// Indexes pending changes until few are left. A report with much software shares this work, which slows its agent down.
 pub async fn index_most(db: &Db) -> Result<()> {
-    index_down_to(db, MANY, WHENEVER, TURNS_MAX).await.map(drop)
+    index_down_to(db, BACKLOG_MAX, ANY_SEQUENCE, STEPS_MAX).await.map(drop)
 }
 
 /// The same for a command beside a running server: it yields to the writes of the server.
-pub async fn index_most_beside(db: &Db) -> Result<()> {
-    for _ in 0..TURNS_MAX {
-        if is_indexed(db, MANY, WHENEVER).await? {
+pub async fn index_most_yielding(db: &Db) -> Result<()> {
+    for _ in 0..STEPS_MAX {
+        if run_index_step(db, BACKLOG_MAX, ANY_SEQUENCE).await? {
             break;
         }
-        db.make_way().await;
+        db.yield_write_lock().await;
     }
     Ok(())
 }
@@ -104,7 +109,7 @@ pub async fn index_most_beside(db: &Db) -> Result<()> {
 /// Returns whether so many steps were enough.
 async fn index_down_to(db: &Db, few: usize, until: i64, turns: usize) -> Result<bool> {
     for _ in 0..turns {
-        if is_indexed(db, few, until).await? {
+        if run_index_step(db, few, until).await? {
             return Ok(true);
         }
     }
@@ -112,32 +117,32 @@ async fn index_down_to(db: &Db, few: usize, until: i64, turns: usize) -> Result<
 }
 
 /// Returns true if fewer than `few` changes are pending up to a sequence. Otherwise indexes a batch and returns false.
-async fn is_indexed(db: &Db, few: usize, until: i64) -> Result<bool> {
-    if !has_notes(db, few, until).await? {
+async fn run_index_step(db: &Db, few: usize, until: i64) -> Result<bool> {
+    if !has_pending_changes(db, few, until).await? {
         return Ok(true);
     }
     let permit = db.acquire_maintenance_permit().await?;
     // The previous holder of the permit may have indexed them.
-    if has_notes(db, few, until).await? {
-        db.write_in_own_commit(permit, async move |tx: &mut Tx| fold(tx, until).await).await?;
+    if has_pending_changes(db, few, until).await? {
+        db.write_in_own_commit(permit, async move |tx: &mut Tx| index_next_batch(tx, until).await).await?;
     }
     Ok(false)
 }
 
-async fn has_notes(db: &Db, count: usize, until: i64) -> Result<bool> {
-    let noted: Vec<i64> = db.list(NOTED, args![until, rows(count)]).await?;
+async fn has_pending_changes(db: &Db, count: usize, until: i64) -> Result<bool> {
+    let noted: Vec<i64> = db.list(NOTED, args![until, row_limit(count)]).await?;
     Ok(noted.len() == count)
 }
 
 /// Indexes pending changes of every tenant. Several nodes may do this at once: the tenant's clock serializes them.
-pub async fn index_tenants(node: &Node) -> Result<()> {
+pub async fn index_tenants(node: &ServerNode) -> Result<()> {
     let (system, mut behind) = (node.store.system(Purpose::Jobs), String::new());
     loop {
-        let tenants: Vec<TenantId> = system.list(NOTED_TENANTS, args![behind, TENANTS]).await?;
+        let tenants: Vec<TenantId> = system.list(NOTED_TENANTS, args![behind, TENANTS_PER_QUERY]).await?;
         for tenant in &tenants {
             // A failure for one tenant must not stop the others.
             let db = tenant_db(&node.store, *tenant);
-            if let Err(error) = index_down_to(&db, 1, WHENEVER, ROUND_TURNS_MAX).await {
+            if let Err(error) = index_down_to(&db, 1, ANY_SEQUENCE, ROUND_STEPS_MAX).await {
                 tracing::warn!(%error, %tenant, "failed to index device software; will retry");
             }
         }
@@ -149,14 +154,15 @@ pub async fn index_tenants(node: &Node) -> Result<()> {
 }
 
 /// Indexes the next batch of pending changes.
-async fn fold(tx: &mut Tx, until: i64) -> Result<()> {
+async fn index_next_batch(tx: &mut Tx, until: i64) -> Result<()> {
     // The tick makes other indexers and writers of this tenant wait.
     tx.tick().await?;
-    let noted: Vec<(i64, i64, i64, i64, String)> = tx.list(NOTES, args![until, rows(STEP_NOTES_MAX)]).await?;
-    let (mut folded, mut done, mut names, mut size_bytes) = (Folded::default(), Vec::new(), HashSet::new(), 0);
+    let noted: Vec<(i64, i64, i64, i64, String)> = tx.list(NOTES, args![until, row_limit(STEP_CHANGES_MAX)]).await?;
+    let (mut folded, mut done, mut names, mut size_bytes) =
+        (SoftwareIndexBatch::default(), Vec::new(), HashSet::new(), 0);
     let mut installations = 0;
     for (bucket, number, version, part, changes) in noted {
-        let note: Note = serde_json::from_str(&changes).map_err(Error::internal)?;
+        let note: SoftwareChange = serde_json::from_str(&changes).map_err(Error::internal)?;
         names.extend(note.names.iter().map(|name| name.name.clone()));
         installations += note.names.len();
         size_bytes += changes.len();
@@ -165,7 +171,7 @@ async fn fold(tx: &mut Tx, until: i64) -> Result<()> {
         if is_enough && !done.is_empty() {
             break;
         }
-        folded.add(number, note);
+        folded.add_change(number, note);
         done.push([bucket, number, version, part].map(Value::from).to_vec());
     }
     let (mut gone, mut here) = (Vec::new(), Vec::new());
@@ -176,35 +182,35 @@ async fn fold(tx: &mut Tx, until: i64) -> Result<()> {
         }
     }
     tx.exec_each(DELETE_SOFTWARE, &gone).await?;
-    write(tx, INSERT_SOFTWARE, &[], here).await?;
-    for name in count_and_tell(tx, &folded.counts).await? {
-        tx.changed("software", name).await?;
+    insert_rows(tx, INSERT_SOFTWARE, &[], here).await?;
+    for name in adjust_counters_listing_changes(tx, &folded.counts).await? {
+        tx.record_change("software", name).await?;
     }
     tx.exec_each(DELETE_NOTE, &done).await.map(drop)
 }
 
-fn rows(count: usize) -> i64 {
+fn row_limit(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// Those of these devices whose software may not be fully indexed.
-pub async fn not_indexed(db: &Db, numbers: &[i64]) -> Result<Vec<i64>> {
-    let noted: Vec<i64> = db.list(NOTED, args![WHENEVER, rows(NOTED_MAX)]).await?;
-    let all = noted.len() == NOTED_MAX;
+pub async fn list_unindexed(db: &Db, numbers: &[i64]) -> Result<Vec<i64>> {
+    let noted: Vec<i64> = db.list(NOTED, args![ANY_SEQUENCE, row_limit(PENDING_LISTED_MAX)]).await?;
+    let all = noted.len() == PENDING_LISTED_MAX;
     let noted: HashSet<i64> = noted.into_iter().collect();
     Ok(numbers.iter().filter(|number| all || noted.contains(number)).copied().collect())
 }
 
 /// The installed software from the device's own list. The list may be long, so it is read off the request threads.
-pub async fn installed_on(db: &Db, number: i64) -> Result<BTreeMap<String, Versions>> {
-    struct Installed(BTreeMap<String, Versions>);
-    impl FromRow for Installed {
+pub async fn load_installed(db: &Db, number: i64) -> Result<BTreeMap<String, InstalledVersions>> {
+    struct InstalledSoftwareRow(BTreeMap<String, InstalledVersions>);
+    impl FromRow for InstalledSoftwareRow {
         fn from_row(row: &Row<'_>) -> Result<Self> {
             let list: Vec<Software> = from_json(&row.get::<String>(0)?)?;
-            Ok(Installed(software_of(&list)))
+            Ok(InstalledSoftwareRow(installed_versions(&list)))
         }
     }
-    let select = Select::new(INSTALLED).bind(number).limit(1);
-    let found: Vec<Installed> = db.scan(&select).await?;
+    let select = Select::new(INSTALLED).bind_value(number).limit(1);
+    let found: Vec<InstalledSoftwareRow> = db.scan(&select).await?;
     Ok(found.into_iter().next().map(|one| one.0).unwrap_or_default())
 }

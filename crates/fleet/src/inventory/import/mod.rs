@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::devices::actions::store::{TAGS_MAX, parse_tag};
 use crate::devices::{DeviceId, FullDevice, Platform, Type};
 use agent_reports::{LABEL_CHARS_MAX, normal_mac, real_uuid};
-use kernel::http::unguarded;
+use kernel::http::unguard_text;
 
 /// Rows of one file. Larger imports are split into several files.
 pub const ROWS_MAX: usize = 100_000;
@@ -25,12 +25,12 @@ pub const ERRORS_MAX: usize = 100;
 
 kernel::words! {
     #[schema(as = ImportFormat)]
-    pub enum Format { Csv "csv", Ndjson "ndjson" }
+    pub enum ImportFormat { Csv "csv", Ndjson "ndjson" }
 }
 
 /// An error in one row. The first row is 1; in CSV it is the one after the header.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct RowError {
+pub struct ImportRowError {
     pub row: usize,
     pub column: String,
     pub detail: String,
@@ -38,21 +38,21 @@ pub struct RowError {
 
 /// A parsed row.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Row {
+pub struct ImportRow {
     pub number: usize,
     /// An error was found in this row; the other columns are still checked.
-    pub is_wrong: bool,
+    pub has_error: bool,
     pub id: Option<DeviceId>,
     /// The id or slug of the organization.
     pub organization: Option<String>,
     /// The values by column.
-    pub fields: BTreeMap<&'static str, Field>,
+    pub fields: BTreeMap<&'static str, ImportValue>,
     pub custom_fields: Map<String, Value>,
 }
 
 /// A value of a column.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Field {
+pub enum ImportValue {
     Text(String),
     Number(i64),
     Flag(bool),
@@ -64,14 +64,14 @@ pub enum Field {
 
 /// A parsed file.
 #[derive(Debug, Default)]
-pub struct File {
-    pub rows: Vec<Row>,
-    pub errors: Vec<RowError>,
+pub struct ImportFile {
+    pub rows: Vec<ImportRow>,
+    pub errors: Vec<ImportRowError>,
     /// Columns that only reports fill.
-    pub ignored: Vec<String>,
+    pub ignored_columns: Vec<String>,
 }
 
-const TEXTS: [&str; 19] = [
+const TEXT_COLUMNS: [&str; 19] = [
     "hostname",
     "display_name",
     "os.name",
@@ -92,9 +92,9 @@ const TEXTS: [&str; 19] = [
     "warranty.end_date",
     "type",
 ];
-const NUMBERS: [&str; 5] = ["cpu.sockets", "cpu.cores", "memory_bytes", "patch.pending", "patch.failed"];
+const NUMBER_COLUMNS: [&str; 5] = ["cpu.sockets", "cpu.cores", "memory_bytes", "patch.pending", "patch.failed"];
 /// Columns that an import ignores.
-const IGNORED: [&str; 17] = [
+const IGNORED_COLUMNS: [&str; 17] = [
     "status",
     "health",
     "last_boot_at",
@@ -113,57 +113,57 @@ const IGNORED: [&str; 17] = [
     "disks",
     "history",
 ];
-const CUSTOM: &str = "custom_fields";
+const CUSTOM_COLUMN: &str = "custom_fields";
 
 /// The columns that a file may have, for the error about an unknown one.
 fn known_columns() -> String {
     let rest = ["id", "platform", "organization", "needs_reboot", "patch.last_installed_at", "tags", "custom_fields"];
-    TEXTS.iter().chain(&NUMBERS).chain(&rest).copied().collect::<Vec<_>>().join(", ")
+    TEXT_COLUMNS.iter().chain(&NUMBER_COLUMNS).chain(&rest).copied().collect::<Vec<_>>().join(", ")
 }
 
 /// Reads a whole file.
-pub fn read(format: Format, input: impl Read) -> Result<File> {
+pub fn read_import_file(format: ImportFormat, input: impl Read) -> Result<ImportFile> {
     match format {
-        Format::Csv => read_csv(input),
-        Format::Ndjson => read_ndjson(input),
+        ImportFormat::Csv => read_csv(input),
+        ImportFormat::Ndjson => read_ndjson(input),
     }
 }
 
-fn read_csv(input: impl Read) -> Result<File> {
+fn read_csv(input: impl Read) -> Result<ImportFile> {
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(input);
     let names: Vec<String> = reader
         .headers()
-        .map_err(unreadable)?
+        .map_err(unreadable_error)?
         .iter()
         .map(|name| name.trim_start_matches('\u{feff}').trim().to_owned())
         .collect();
-    let mut file = File::default();
+    let mut file = ImportFile::default();
     check_columns(&names, &mut file)?;
     for (index, record) in reader.records().enumerate() {
         let number = index + 1;
         let record = match record {
             Ok(record) => record,
             Err(error) => {
-                file.wrong(number, "", format!("cannot be read: {error}"));
+                file.add_error(number, "", format!("cannot be read: {error}"));
                 continue;
             }
         };
         if record.len() != names.len() {
-            file.wrong(number, "", format!("has {} fields, and there are {} columns", record.len(), names.len()));
+            file.add_error(number, "", format!("has {} fields, and there are {} columns", record.len(), names.len()));
             continue;
         }
         let values =
-            names.iter().zip(record.iter()).map(|(name, text)| (name.clone(), Value::from(unguarded(text.trim()))));
-        file.take(number, values.filter(|(_, value)| value != "").collect())?;
+            names.iter().zip(record.iter()).map(|(name, text)| (name.clone(), Value::from(unguard_text(text.trim()))));
+        file.add_row(number, values.filter(|(_, value)| value != "").collect())?;
     }
     Ok(file)
 }
 
-fn read_ndjson(input: impl Read) -> Result<File> {
-    let (mut reader, mut file, mut number) = (BufReader::new(input), File::default(), 0);
+fn read_ndjson(input: impl Read) -> Result<ImportFile> {
+    let (mut reader, mut file, mut number) = (BufReader::new(input), ImportFile::default(), 0);
     loop {
         let mut line = Vec::new();
-        let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(unreadable)?;
+        let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(unreadable_error)?;
         if read == 0 {
             return Ok(file);
         }
@@ -173,23 +173,23 @@ fn read_ndjson(input: impl Read) -> Result<File> {
         }
         match serde_json::from_slice(&line) {
             Ok(Value::Object(object)) => {
-                let values = flat(object);
+                let values = flatten_object(object);
                 check_columns(&values.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), &mut file)?;
-                file.take(number, values)?;
+                file.add_row(number, values)?;
             }
-            Ok(_) => file.wrong(number, "", "is not an object".to_owned()),
-            Err(error) => file.wrong(number, "", format!("is not JSON: {error}")),
+            Ok(_) => file.add_error(number, "", "is not an object".to_owned()),
+            Err(error) => file.add_error(number, "", format!("is not JSON: {error}")),
         }
     }
 }
 
 /// Turns nested objects into columns such as `os.name`. Custom fields stay an object.
-fn flat(object: Map<String, Value>) -> Vec<(String, Value)> {
+fn flatten_object(object: Map<String, Value>) -> Vec<(String, Value)> {
     let mut values = Vec::new();
     for (name, value) in object {
         match value {
             Value::Null => {}
-            Value::Object(inner) if name != CUSTOM => {
+            Value::Object(inner) if name != CUSTOM_COLUMN => {
                 let inner = inner.into_iter().filter(|(_, value)| !value.is_null());
                 values.extend(inner.map(|(field, value)| (format!("{name}.{field}"), value)));
             }
@@ -199,21 +199,21 @@ fn flat(object: Map<String, Value>) -> Vec<(String, Value)> {
     values
 }
 
-fn unreadable(error: impl std::fmt::Display) -> Error {
+fn unreadable_error(error: impl std::fmt::Display) -> Error {
     Error::internal(format!("the file cannot be read: {error}"))
 }
 
-fn check_columns(names: &[String], file: &mut File) -> Result<()> {
+fn check_columns(names: &[String], file: &mut ImportFile) -> Result<()> {
     if let Some(twice) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
         return Err(Error::internal(format!("the column {:?} stands there twice", twice.1)));
     }
     for name in names {
-        if column(name).is_some() {
+        if find_column(name).is_some() {
             continue;
         }
-        if IGNORED.contains(&name.as_str()) || ["volumes", "nics", "software"].contains(&name.as_str()) {
-            if !file.ignored.contains(name) {
-                file.ignored.push(name.clone());
+        if IGNORED_COLUMNS.contains(&name.as_str()) || ["volumes", "nics", "software"].contains(&name.as_str()) {
+            if !file.ignored_columns.contains(name) {
+                file.ignored_columns.push(name.clone());
             }
             continue;
         }
@@ -224,45 +224,45 @@ fn check_columns(names: &[String], file: &mut File) -> Result<()> {
 }
 
 /// The column of a name in the file; every `custom.<name>` is part of the custom fields.
-fn column(name: &str) -> Option<&'static str> {
+fn find_column(name: &str) -> Option<&'static str> {
     let name = if name == "organization_id" { "organization" } else { name };
-    let rest = ["id", "platform", "organization", "needs_reboot", "patch.last_installed_at", "tags", CUSTOM];
-    let found = TEXTS.iter().chain(&NUMBERS).chain(&rest).find(|known| **known == name).copied();
-    found.or_else(|| name.strip_prefix("custom.").filter(|name| !name.is_empty()).map(|_| CUSTOM))
+    let rest = ["id", "platform", "organization", "needs_reboot", "patch.last_installed_at", "tags", CUSTOM_COLUMN];
+    let found = TEXT_COLUMNS.iter().chain(&NUMBER_COLUMNS).chain(&rest).find(|known| **known == name).copied();
+    found.or_else(|| name.strip_prefix("custom.").filter(|name| !name.is_empty()).map(|_| CUSTOM_COLUMN))
 }
 
-impl File {
-    fn wrong(&mut self, row: usize, column: &str, detail: String) {
+impl ImportFile {
+    fn add_error(&mut self, row: usize, column: &str, detail: String) {
         if self.errors.len() < ERRORS_MAX {
-            self.errors.push(RowError { row, column: column.to_owned(), detail });
+            self.errors.push(ImportRowError { row, column: column.to_owned(), detail });
         }
     }
 
-    fn take(&mut self, number: usize, values: Vec<(String, Value)>) -> Result<()> {
+    fn add_row(&mut self, number: usize, values: Vec<(String, Value)>) -> Result<()> {
         if self.rows.len() >= ROWS_MAX {
             return Err(Error::internal(format!("the file has more than {ROWS_MAX} rows: import it in parts")));
         }
-        let mut row = Row { number, ..Row::default() };
+        let mut row = ImportRow { number, ..ImportRow::default() };
         for (name, value) in values {
-            if let Some(column) = column(&name)
-                && let Err(detail) = row.set(column, &name, value)
+            if let Some(column) = find_column(&name)
+                && let Err(detail) = row.set_column(column, &name, value)
             {
-                row.is_wrong = true;
-                self.wrong(number, &name, detail);
+                row.has_error = true;
+                self.add_error(number, &name, detail);
             }
         }
         let is_named = ["hostname", "display_name", "serial_number"].iter().any(|name| row.fields.contains_key(name));
         if row.id.is_none() && !is_named {
-            row.is_wrong = true;
-            self.wrong(number, "", "needs an id, a hostname, a display_name or a serial_number".to_owned());
+            row.has_error = true;
+            self.add_error(number, "", "needs an id, a hostname, a display_name or a serial_number".to_owned());
         }
         self.rows.push(row);
         Ok(())
     }
 }
 
-impl Row {
-    fn set(&mut self, column: &'static str, name: &str, value: Value) -> Result<(), String> {
+impl ImportRow {
+    fn set_column(&mut self, column: &'static str, name: &str, value: Value) -> Result<(), String> {
         let text = match &value {
             Value::String(text) => text.clone(),
             other => other.to_string(),
@@ -276,33 +276,33 @@ impl Row {
                 self.organization = Some(text);
                 return Ok(());
             }
-            CUSTOM => return self.set_custom(name, value),
-            "type" => Field::Type(word(&text)?),
-            "platform" => Field::Platform(word(&text)?),
-            "needs_reboot" => Field::Flag(text.parse().map_err(|_| "must be true or false".to_owned())?),
-            "patch.last_installed_at" => {
-                Field::Time(Timestamp::parse(&text).ok_or("must be an RFC 3339 time such as 2026-01-31T08:00:00Z")?)
-            }
-            "tags" => Field::Tags(tags(&value, &text)?),
-            "warranty.start_date" | "warranty.end_date" => Field::Text(date(&text)?),
-            "uuid" => Field::Text(real_uuid(&text).ok_or("must be a UUID, and one of its own")?),
-            "primary_mac" => Field::Text(normal_mac(&text).ok_or("must be a hardware address")?),
+            CUSTOM_COLUMN => return self.set_custom_field(name, value),
+            "type" => ImportValue::Type(parse_word(&text)?),
+            "platform" => ImportValue::Platform(parse_word(&text)?),
+            "needs_reboot" => ImportValue::Flag(text.parse().map_err(|_| "must be true or false".to_owned())?),
+            "patch.last_installed_at" => ImportValue::Time(
+                Timestamp::parse(&text).ok_or("must be an RFC 3339 time such as 2026-01-31T08:00:00Z")?,
+            ),
+            "tags" => ImportValue::Tags(parse_tags(&value, &text)?),
+            "warranty.start_date" | "warranty.end_date" => ImportValue::Text(parse_date(&text)?),
+            "uuid" => ImportValue::Text(real_uuid(&text).ok_or("must be a UUID, and one of its own")?),
+            "primary_mac" => ImportValue::Text(normal_mac(&text).ok_or("must be a hardware address")?),
             "primary_ip" => {
                 let address: std::net::IpAddr = text.parse().map_err(|_| "must be an IP address".to_owned())?;
-                Field::Text(address.to_string())
+                ImportValue::Text(address.to_string())
             }
-            number if NUMBERS.contains(&number) => {
+            number if NUMBER_COLUMNS.contains(&number) => {
                 let number: i64 = text.parse().map_err(|_| "must be a whole number".to_owned())?;
-                Field::Number(if number >= 0 { number } else { return Err("must not be negative".to_owned()) })
+                ImportValue::Number(if number >= 0 { number } else { return Err("must not be negative".to_owned()) })
             }
-            _ => Field::Text(label(&text)?),
+            _ => ImportValue::Text(parse_label(&text)?),
         };
         self.fields.insert(column, field);
         Ok(())
     }
 
     /// Sets all custom fields from an object, or one from its own column.
-    fn set_custom(&mut self, name: &str, value: Value) -> Result<(), String> {
+    fn set_custom_field(&mut self, name: &str, value: Value) -> Result<(), String> {
         let Some(own) = name.strip_prefix("custom.") else {
             let object = match value {
                 Value::Object(object) => object,
@@ -317,21 +317,21 @@ impl Row {
     }
 
     /// Applies the values of the row to a device.
-    pub fn apply(&self, full: &mut FullDevice) {
+    pub fn apply_to(&self, full: &mut FullDevice) {
         let device = &mut full.device;
         for (column, field) in &self.fields {
             match (*column, field.clone()) {
-                ("type", Field::Type(kind)) => device.r#type = kind,
-                ("platform", Field::Platform(platform)) => device.platform = platform,
-                ("needs_reboot", Field::Flag(flag)) => device.needs_reboot = Some(flag),
-                ("patch.last_installed_at", Field::Time(at)) => device.patch.last_installed_at = Some(at),
-                ("tags", Field::Tags(tags)) => device.tags = tags,
-                ("cpu.sockets", Field::Number(number)) => device.cpu.sockets = Some(number),
-                ("cpu.cores", Field::Number(number)) => device.cpu.cores = Some(number),
-                ("memory_bytes", Field::Number(number)) => device.memory_bytes = Some(number),
-                ("patch.pending", Field::Number(number)) => device.patch.pending = Some(number),
-                ("patch.failed", Field::Number(number)) => device.patch.failed = Some(number),
-                (column, Field::Text(text)) => {
+                ("type", ImportValue::Type(kind)) => device.r#type = kind,
+                ("platform", ImportValue::Platform(platform)) => device.platform = platform,
+                ("needs_reboot", ImportValue::Flag(flag)) => device.needs_reboot = Some(flag),
+                ("patch.last_installed_at", ImportValue::Time(at)) => device.patch.last_installed_at = Some(at),
+                ("tags", ImportValue::Tags(tags)) => device.tags = tags,
+                ("cpu.sockets", ImportValue::Number(number)) => device.cpu.sockets = Some(number),
+                ("cpu.cores", ImportValue::Number(number)) => device.cpu.cores = Some(number),
+                ("memory_bytes", ImportValue::Number(number)) => device.memory_bytes = Some(number),
+                ("patch.pending", ImportValue::Number(number)) => device.patch.pending = Some(number),
+                ("patch.failed", ImportValue::Number(number)) => device.patch.failed = Some(number),
+                (column, ImportValue::Text(text)) => {
                     let place = match column {
                         "hostname" => &mut device.hostname,
                         "display_name" => &mut device.display_name,
@@ -362,12 +362,12 @@ impl Row {
     }
 }
 
-fn word<W: Word>(text: &str) -> Result<W, String> {
-    W::parse(text).ok_or_else(|| format!("must be {}", W::expected()))
+fn parse_word<W: Word>(text: &str) -> Result<W, String> {
+    W::parse(text).ok_or_else(|| format!("must be {}", W::expected_words()))
 }
 
 /// The limits are those of reports, so that every exported value can be imported.
-fn label(text: &str) -> Result<String, String> {
+fn parse_label(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > LABEL_CHARS_MAX || text.chars().any(char::is_control) {
         return Err(format!("must be 1 to {LABEL_CHARS_MAX} characters, without control characters"));
@@ -376,7 +376,7 @@ fn label(text: &str) -> Result<String, String> {
 }
 
 /// Tags come as a list or as a text with commas.
-fn tags(value: &Value, text: &str) -> Result<Vec<String>, String> {
+fn parse_tags(value: &Value, text: &str) -> Result<Vec<String>, String> {
     let texts: Vec<String> = match value {
         Value::Array(items) => items.iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect(),
         _ => text.split(',').map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect(),
@@ -394,7 +394,7 @@ fn tags(value: &Value, text: &str) -> Result<Vec<String>, String> {
     Ok(tags)
 }
 
-fn date(text: &str) -> Result<String, String> {
+fn parse_date(text: &str) -> Result<String, String> {
     let is_date = text.len() == 10 && Timestamp::parse(&format!("{text}T00:00:00Z")).is_some();
     if is_date { Ok(text.to_owned()) } else { Err("must be a date such as 2026-01-31".to_owned()) }
 }

@@ -7,10 +7,10 @@ use kernel::base::{Result, Timestamp};
 use kernel::store::{Db, Tx};
 use serde::Serialize;
 
-use super::super::store::{self, BY_SLUG, names_of, remember};
-use super::super::{Marks, unknown};
-use super::{File, Row, RowError};
-use crate::devices::{self, By, Device, FullDevice, Kept, Noted};
+use super::super::store::{self, BY_SLUG, identities_of, save_identities};
+use super::super::{DeviceIdentifiers, blank_device};
+use super::{ImportFile, ImportRow, ImportRowError};
+use crate::devices::{self, ChangeOrigin, Device, FullDevice, LoadedDevice, ReportRowUpdate};
 use feature_kit::custom_fields::check_custom_fields;
 use people::organizations::OrganizationId;
 
@@ -19,106 +19,115 @@ kernel::statements! {
 }
 
 /// Rows of one transaction: few, so that other writes do not wait long.
-const TOGETHER: usize = 50;
+const TRANSACTION_ROWS_MAX: usize = 50;
 
 /// The result of an import.
 #[derive(Debug, Default, Serialize)]
-pub struct Imported {
+pub struct ImportSummary {
     pub created: usize,
     pub updated: usize,
     pub unchanged: usize,
     pub ignored_columns: Vec<String>,
     /// Errors of the trial mean that nothing was imported. Later errors come from concurrent writes; the other rows were
     /// imported.
-    pub errors: Vec<RowError>,
+    pub errors: Vec<ImportRowError>,
     pub dry_run: bool,
     /// True if the import ended with the trial.
     #[serde(skip)]
-    pub tried: bool,
+    pub nothing_written: bool,
 }
 
 /// The outcome of one row.
-enum Outcome {
+enum ImportRowOutcome {
     Created,
     Updated,
     Unchanged,
-    Wrong(RowError),
+    Failed(ImportRowError),
 }
 
 /// Imports a file, or predicts the result. Every row is tried first: a file with an error changes nothing.
-pub async fn import(db: &Db, file: File, dry_run: bool) -> Result<Imported> {
-    let mut tried =
-        Imported { ignored_columns: file.ignored, errors: file.errors, dry_run, tried: true, ..Imported::default() };
-    let mut before = Before::default();
-    for rows in file.rows.chunks(TOGETHER) {
+pub async fn import_devices(db: &Db, file: ImportFile, dry_run: bool) -> Result<ImportSummary> {
+    let mut tried = ImportSummary {
+        ignored_columns: file.ignored_columns,
+        errors: file.errors,
+        dry_run,
+        nothing_written: true,
+        ..ImportSummary::default()
+    };
+    let mut before = PrecedingRows::default();
+    for rows in file.rows.chunks(TRANSACTION_ROWS_MAX) {
         let rows = rows.to_vec();
-        let (outcomes, behind) = db.write(async move |tx| try_some(tx, &rows, before).await).await?;
+        let (outcomes, behind) = db.write(async move |tx| try_rows(tx, &rows, before).await).await?;
         before = behind;
-        tally(&mut tried, outcomes);
-        db.make_way().await;
+        tally_outcomes(&mut tried, outcomes);
+        db.yield_write_lock().await;
     }
     if dry_run || !tried.errors.is_empty() {
         return Ok(tried);
     }
-    db.world().faults.pass("import.tried").await?;
-    let mut done = Imported { ignored_columns: tried.ignored_columns, ..Imported::default() };
-    for rows in file.rows.chunks(TOGETHER) {
+    db.env().faults.check_outside_tx("import.tried").await?;
+    let mut done = ImportSummary { ignored_columns: tried.ignored_columns, ..ImportSummary::default() };
+    for rows in file.rows.chunks(TRANSACTION_ROWS_MAX) {
         let rows = rows.to_vec();
-        tally(&mut done, db.write(async move |tx| write_some(tx, &rows).await).await?);
-        db.make_way().await;
+        tally_outcomes(&mut done, db.write(async move |tx| write_rows(tx, &rows).await).await?);
+        db.yield_write_lock().await;
         // A device that moves to another organization moves its software counters. The rows are already saved: software that
         // cannot be indexed now is indexed later by the server.
-        if let Err(error) = devices::software::store::index_most_beside(db).await {
+        if let Err(error) = devices::software::store::index_most_yielding(db).await {
             tracing::warn!(%error, "failed to index device software; will retry");
         }
     }
     Ok(done)
 }
 
-fn tally(imported: &mut Imported, outcomes: Vec<Outcome>) {
+fn tally_outcomes(imported: &mut ImportSummary, outcomes: Vec<ImportRowOutcome>) {
     for outcome in outcomes {
         match outcome {
-            Outcome::Created => imported.created += 1,
-            Outcome::Updated => imported.updated += 1,
-            Outcome::Unchanged => imported.unchanged += 1,
-            Outcome::Wrong(error) if imported.errors.len() < super::ERRORS_MAX => imported.errors.push(error),
-            Outcome::Wrong(_) => {}
+            ImportRowOutcome::Created => imported.created += 1,
+            ImportRowOutcome::Updated => imported.updated += 1,
+            ImportRowOutcome::Unchanged => imported.unchanged += 1,
+            ImportRowOutcome::Failed(error) if imported.errors.len() < super::ERRORS_MAX => imported.errors.push(error),
+            ImportRowOutcome::Failed(_) => {}
         }
     }
 }
 
 /// Predicts the outcomes of rows, after preceding rows that are not written either.
-async fn try_some(tx: &mut Tx, rows: &[Row], mut before: Before) -> Result<(Vec<Outcome>, Before)> {
-    let (now, mut outcomes) = (tx.world().now(), Vec::with_capacity(rows.len()));
+async fn try_rows(
+    tx: &mut Tx,
+    rows: &[ImportRow],
+    mut before: PrecedingRows,
+) -> Result<(Vec<ImportRowOutcome>, PrecedingRows)> {
+    let (now, mut outcomes) = (tx.env().now(), Vec::with_capacity(rows.len()));
     for row in rows {
-        outcomes.push(match plan(tx, row, now, &before).await? {
-            Ok(_) if row.is_wrong => continue,
-            Ok(Plan { kept, after }) => {
-                before.add(row.number, kept.as_ref(), &after);
-                outcome(kept.as_ref(), after, now)?
+        outcomes.push(match plan_row(tx, row, now, &before).await? {
+            Ok(_) if row.has_error => continue,
+            Ok(ImportRowPlan { kept, after }) => {
+                before.add_device(row.number, kept.as_ref(), &after);
+                predict_outcome(kept.as_ref(), after, now)?
             }
-            Err(error) => Outcome::Wrong(error),
+            Err(error) => ImportRowOutcome::Failed(error),
         });
     }
     Ok((outcomes, before))
 }
 
 /// The outcome that saving would have.
-fn outcome(kept: Option<&Kept>, mut after: FullDevice, now: Timestamp) -> Result<Outcome> {
-    let Some(kept) = kept else { return Ok(Outcome::Created) };
-    devices::settle(&mut after, now);
-    let any = devices::differences(&kept.full, &after)?.any;
-    Ok(if any { Outcome::Updated } else { Outcome::Unchanged })
+fn predict_outcome(kept: Option<&LoadedDevice>, mut after: FullDevice, now: Timestamp) -> Result<ImportRowOutcome> {
+    let Some(kept) = kept else { return Ok(ImportRowOutcome::Created) };
+    devices::update_derived_fields(&mut after, now);
+    let any = devices::compare_devices(&kept.full, &after)?.has_changes;
+    Ok(if any { ImportRowOutcome::Updated } else { ImportRowOutcome::Unchanged })
 }
 
 /// Writes some rows in one transaction.
-async fn write_some(tx: &mut Tx, rows: &[Row]) -> Result<Vec<Outcome>> {
-    let (now, before) = (tx.tick().await?.at, Before::default());
+async fn write_rows(tx: &mut Tx, rows: &[ImportRow]) -> Result<Vec<ImportRowOutcome>> {
+    let (now, before) = (tx.tick().await?.at, PrecedingRows::default());
     let mut outcomes = Vec::with_capacity(rows.len());
     for row in rows {
-        outcomes.push(match plan(tx, row, now, &before).await? {
-            Ok(plan) => write(tx, plan, now).await?,
-            Err(error) => Outcome::Wrong(error),
+        outcomes.push(match plan_row(tx, row, now, &before).await? {
+            Ok(plan) => write_row(tx, plan, now).await?,
+            Err(error) => ImportRowOutcome::Failed(error),
         });
     }
     Ok(outcomes)
@@ -126,26 +135,26 @@ async fn write_some(tx: &mut Tx, rows: &[Row]) -> Result<Vec<Outcome>> {
 
 /// The devices of preceding rows as they will be: a trial writes nothing, so they cannot be queried.
 #[derive(Debug, Default)]
-struct Before {
+struct PrecedingRows {
     /// The rows by identity.
-    names: HashMap<String, Vec<usize>>,
+    identities: HashMap<String, Vec<usize>>,
     /// The rows of stored devices by device number.
     numbers: HashMap<i64, usize>,
     /// Identifiers by row, to distinguish devices with the same name.
-    marks: HashMap<usize, OwnMarks>,
+    identifiers: HashMap<usize, OwnedIdentifiers>,
 }
 
 #[derive(Debug)]
-struct OwnMarks {
+struct OwnedIdentifiers {
     organization: Option<OrganizationId>,
     uuid: Option<String>,
     serial_number: Option<String>,
     manufacturer: Option<String>,
 }
 
-impl OwnMarks {
-    fn of(device: &Device) -> Self {
-        OwnMarks {
+impl OwnedIdentifiers {
+    fn from_device(device: &Device) -> Self {
+        OwnedIdentifiers {
             organization: device.organization_id,
             uuid: device.uuid.clone(),
             serial_number: device.serial_number.clone(),
@@ -154,40 +163,45 @@ impl OwnMarks {
     }
 
     /// Whether a row with these identifiers and organization can be of this device.
-    fn may_be(&self, marks: &Marks<'_>, organization: Option<OrganizationId>) -> bool {
-        let own = Marks {
+    fn may_match(&self, marks: &DeviceIdentifiers<'_>, organization: Option<OrganizationId>) -> bool {
+        let own = DeviceIdentifiers {
             uuid: self.uuid.as_deref(),
             serial_number: self.serial_number.as_deref(),
             manufacturer: self.manufacturer.as_deref(),
-            ..Marks::default()
+            ..DeviceIdentifiers::default()
         };
         let in_reach = organization.is_none() || self.organization.is_none() || self.organization == organization;
-        in_reach && !marks.contradict(&own)
+        in_reach && !marks.conflicts_with(&own)
     }
 }
 
-impl Before {
-    fn add(&mut self, row: usize, kept: Option<&Kept>, after: &FullDevice) {
-        for name in names_of(after, Vec::new()) {
-            self.names.entry(name).or_default().push(row);
+impl PrecedingRows {
+    fn add_device(&mut self, row: usize, kept: Option<&LoadedDevice>, after: &FullDevice) {
+        for name in identities_of(after, Vec::new()) {
+            self.identities.entry(name).or_default().push(row);
         }
         self.numbers.extend(kept.map(|kept| (kept.number, row)));
-        self.marks.insert(row, OwnMarks::of(&after.device));
+        self.identifiers.insert(row, OwnedIdentifiers::from_device(&after.device));
     }
 }
 
 /// The stored device of a row, if any, and its state after the import.
-struct Plan {
-    kept: Option<Kept>,
+struct ImportRowPlan {
+    kept: Option<LoadedDevice>,
     after: FullDevice,
 }
 
-async fn plan(tx: &mut Tx, row: &Row, now: Timestamp, before: &Before) -> Result<Result<Plan, RowError>> {
+async fn plan_row(
+    tx: &mut Tx,
+    row: &ImportRow,
+    now: Timestamp,
+    before: &PrecedingRows,
+) -> Result<Result<ImportRowPlan, ImportRowError>> {
     let wrong = |column: &str, detail: &str| {
-        Ok(Err(RowError { row: row.number, column: column.to_owned(), detail: detail.to_owned() }))
+        Ok(Err(ImportRowError { row: row.number, column: column.to_owned(), detail: detail.to_owned() }))
     };
     let named: Option<(OrganizationId, bool)> = match &row.organization {
-        Some(name) => match tx.find(if is_id(name) { BY_ID } else { BY_SLUG }, args![name]).await? {
+        Some(name) => match tx.find(if is_organization_id(name) { BY_ID } else { BY_SLUG }, args![name]).await? {
             Some(named) => Some(named),
             None => return wrong("organization", "there is no such organization"),
         },
@@ -195,107 +209,114 @@ async fn plan(tx: &mut Tx, row: &Row, now: Timestamp, before: &Before) -> Result
     };
     let organization = named.map(|(id, _)| id);
     let kept = match row.id {
-        Some(id) => match devices::find(tx, id).await? {
+        Some(id) => match devices::find_device(tx, id).await? {
             Some(kept) => Some(kept),
             None => return wrong("id", "there is no such device"),
         },
-        None => match known(tx, row, organization, before).await? {
+        None => match match_row(tx, row, organization, before).await? {
             Ok(kept) => kept,
             Err(detail) => return wrong("", &detail),
         },
     };
     if let Some(first) = kept.as_ref().and_then(|kept| before.numbers.get(&kept.number)) {
-        return wrong("", &same_as(*first));
+        return wrong("", &same_device_detail(*first));
     }
-    let mut after = kept.as_ref().map_or_else(|| unknown(now), |kept| kept.full.clone());
+    let mut after = kept.as_ref().map_or_else(|| blank_device(now), |kept| kept.full.clone());
     // A device that belongs to it already may stay, so that every exported file can be imported.
     if named.is_some_and(|(id, is_archived)| is_archived && after.device.organization_id != Some(id)) {
         return wrong("organization", "is archived: no device can be given to it");
     }
-    row.apply(&mut after);
+    row.apply_to(&mut after);
     after.device.organization_id = organization.or(after.device.organization_id);
     if let Err((_, detail)) = check_custom_fields(&after.device.custom_fields) {
         return wrong("custom_fields", &detail);
     }
-    Ok(Ok(Plan { kept, after }))
+    Ok(Ok(ImportRowPlan { kept, after }))
 }
 
-fn is_id(text: &str) -> bool {
+fn is_organization_id(text: &str) -> bool {
     text.parse::<OrganizationId>().is_ok()
 }
 
-fn same_as(row: usize) -> String {
+fn same_device_detail(row: usize) -> String {
     format!("is of the same device as row {row}")
 }
 
 /// A device that a row may belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Candidate {
+enum ImportCandidate {
     /// A stored device that no preceding row belongs to, by its number.
-    There(i64),
+    Stored(i64),
     /// The device of a preceding row.
-    Before(usize),
+    Preceding(usize),
 }
 
 /// The device of a row: by the identities that reports use, else by the most reliable alias of the row within the same
 /// organization.
-async fn known(
+async fn match_row(
     tx: &mut Tx,
-    row: &Row,
+    row: &ImportRow,
     organization: Option<OrganizationId>,
-    before: &Before,
-) -> Result<Result<Option<Kept>, String>> {
-    let mut told = unknown(Timestamp::from_millis(0));
-    row.apply(&mut told);
-    let marks = Marks::of(&told);
+    before: &PrecedingRows,
+) -> Result<Result<Option<LoadedDevice>, String>> {
+    let mut told = blank_device(Timestamp::from_millis(0));
+    row.apply_to(&mut told);
+    let marks = DeviceIdentifiers::from_device(&told);
     let mut found = BTreeSet::new();
-    for level in marks.levels() {
+    for level in marks.identity_levels() {
         for name in &level {
-            found.extend(candidates(tx, name, None, before).await?);
+            found.extend(list_candidates(tx, name, None, before).await?);
         }
         if !found.is_empty() {
             break;
         }
     }
     if found.is_empty()
-        && let Some(alias) = marks.aliases().into_iter().next()
+        && let Some(alias) = marks.alias_identities().into_iter().next()
     {
-        found = called(tx, &alias, &marks, organization, before).await?;
+        found = list_candidates_by_alias(tx, &alias, &marks, organization, before).await?;
     }
     let mut found = found.into_iter();
     match (found.next(), found.next()) {
         (None, _) => Ok(Ok(None)),
-        (Some(Candidate::There(number)), None) => devices::find_by_number(tx, number).await.map(Ok),
-        (Some(Candidate::Before(first)), None) => Ok(Err(same_as(first))),
+        (Some(ImportCandidate::Stored(number)), None) => devices::find_device_by_number(tx, number).await.map(Ok),
+        (Some(ImportCandidate::Preceding(first)), None) => Ok(Err(same_device_detail(first))),
         (Some(_), Some(_)) => Ok(Err("several devices are known by what the row says: give the id".to_owned())),
     }
 }
 
 /// The devices with an identity.
-async fn candidates(tx: &mut Tx, name: &str, reach: Option<OrganizationId>, before: &Before) -> Result<Vec<Candidate>> {
-    let there = store::known(tx, name, reach).await?.into_iter();
+async fn list_candidates(
+    tx: &mut Tx,
+    name: &str,
+    reach: Option<OrganizationId>,
+    before: &PrecedingRows,
+) -> Result<Vec<ImportCandidate>> {
+    let there = store::list_by_identity(tx, name, reach).await?.into_iter();
     // The identities of these devices may change with their rows, so the rows decide.
-    let there = there.filter(|number| !before.numbers.contains_key(number)).map(Candidate::There);
-    let before = before.names.get(name).into_iter().flatten().copied().map(Candidate::Before);
+    let there = there.filter(|number| !before.numbers.contains_key(number)).map(ImportCandidate::Stored);
+    let before = before.identities.get(name).into_iter().flatten().copied().map(ImportCandidate::Preceding);
     Ok(there.chain(before).collect())
 }
 
 /// Devices with an alias that do not conflict with the row. Two are enough to make it ambiguous.
-async fn called(
+async fn list_candidates_by_alias(
     tx: &mut Tx,
     alias: &str,
-    marks: &Marks<'_>,
+    marks: &DeviceIdentifiers<'_>,
     organization: Option<OrganizationId>,
-    before: &Before,
-) -> Result<BTreeSet<Candidate>> {
+    before: &PrecedingRows,
+) -> Result<BTreeSet<ImportCandidate>> {
     let mut found = BTreeSet::new();
-    for candidate in candidates(tx, alias, organization, before).await? {
+    for candidate in list_candidates(tx, alias, organization, before).await? {
         let may_be = match candidate {
-            Candidate::There(number) => {
-                let kept = devices::find_by_number(tx, number).await?;
-                kept.is_some_and(|kept| !marks.contradict(&Marks::of(&kept.full)))
+            ImportCandidate::Stored(number) => {
+                let kept = devices::find_device_by_number(tx, number).await?;
+                kept.is_some_and(|kept| !marks.conflicts_with(&DeviceIdentifiers::from_device(&kept.full)))
             }
-            Candidate::Before(row) => before.marks.get(&row).is_some_and(|own| own.may_be(marks, organization)),
+            ImportCandidate::Preceding(row) => {
+                before.identifiers.get(&row).is_some_and(|own| own.may_match(marks, organization))
+            }
         };
         if may_be {
             found.insert(candidate);
@@ -307,16 +328,27 @@ async fn called(
     Ok(found)
 }
 
-async fn write(tx: &mut Tx, Plan { kept, after }: Plan, now: Timestamp) -> Result<Outcome> {
-    let names = names_of(&after, Vec::new());
+async fn write_row(
+    tx: &mut Tx,
+    ImportRowPlan { kept, after }: ImportRowPlan,
+    now: Timestamp,
+) -> Result<ImportRowOutcome> {
+    let names = identities_of(&after, Vec::new());
     let (number, outcome) = match kept {
-        None => (devices::create(tx, after, Noted::Edit, By::Somebody).await?.number, Outcome::Created),
+        None => (
+            devices::create_device(tx, after, ReportRowUpdate::Edit, ChangeOrigin::Deliberate).await?.number,
+            ImportRowOutcome::Created,
+        ),
         Some(kept) => {
             let version = kept.full.device.version;
-            let device = devices::save(tx, &kept, after, Noted::Edit, By::Somebody).await?;
-            (kept.number, if device.version == version { Outcome::Unchanged } else { Outcome::Updated })
+            let device =
+                devices::save_device(tx, &kept, after, ReportRowUpdate::Edit, ChangeOrigin::Deliberate).await?;
+            (
+                kept.number,
+                if device.version == version { ImportRowOutcome::Unchanged } else { ImportRowOutcome::Updated },
+            )
         }
     };
-    remember(tx, number, names, now).await?;
+    save_identities(tx, number, names, now).await?;
     Ok(outcome)
 }

@@ -1,52 +1,54 @@
 //! SQL of merging two records of one machine.
 
 use kernel::args;
-use kernel::audit::{self, Entry};
+use kernel::audit::{self, NewAuditEntry};
 use kernel::base::{Error, Result};
 use kernel::store::{Db, Tx};
 
 use super::super::store::{DELETE_IDENTITY, IDENTITIES, INSERT_IDENTITY};
 use crate::devices::actions::store::TAGS_MAX;
-use crate::devices::{self, By, Cpu, Device, DeviceId, FullDevice, Noted, Os, Parts, Patch};
+use crate::devices::{
+    self, ChangeOrigin, Cpu, Device, DeviceId, DeviceParts, DevicePatch, FullDevice, Os, ReportRowUpdate,
+};
 use feature_kit::custom_fields::check_custom_fields;
 
 /// Merges a duplicate into a device and deletes the duplicate. Its identities move, so its reports match the kept device.
-pub async fn merge(db: &Db, keep: DeviceId, duplicate: DeviceId) -> Result<Device> {
+pub async fn merge_duplicate(db: &Db, keep: DeviceId, duplicate: DeviceId) -> Result<Device> {
     if keep == duplicate {
         return Err(Error::conflict("A device cannot be merged with itself."));
     }
     db.write(async move |tx| {
         let now = tx.tick().await?.at;
         for id in [keep, duplicate] {
-            devices::lock(tx, id).await?;
+            devices::lock_device(tx, id).await?;
         }
-        let kept = devices::find(tx, keep).await?.ok_or_else(|| missing(keep))?;
-        let other = devices::find(tx, duplicate).await?.ok_or_else(|| missing(duplicate))?;
+        let kept = devices::find_device(tx, keep).await?.ok_or_else(|| missing_device_error(keep))?;
+        let other = devices::find_device(tx, duplicate).await?.ok_or_else(|| missing_device_error(duplicate))?;
         let mut after = kept.full.clone();
-        join(&mut after, &other.full);
-        take_names(tx, other.number, kept.number).await?;
-        devices::delete(tx, duplicate, By::Somebody).await?;
-        let noted = Noted::Report { digest: None, check_at: Some(now) };
-        let device = devices::save(tx, &kept, after, noted, By::Somebody).await?;
-        let mut entry = audit::Changes::default();
-        entry.tell("duplicate", &serde_json::Value::Null, &duplicate.to_string().into());
-        audit::record(tx, Entry::new("device.merge", "device", keep).changes(entry)).await?;
+        merge_records(&mut after, &other.full);
+        move_identities(tx, other.number, kept.number).await?;
+        devices::delete_device(tx, duplicate, ChangeOrigin::Deliberate).await?;
+        let noted = ReportRowUpdate::Report { digest: None, check_at: Some(now) };
+        let device = devices::save_device(tx, &kept, after, noted, ChangeOrigin::Deliberate).await?;
+        let mut entry = audit::AuditChanges::default();
+        entry.add_described("duplicate", &serde_json::Value::Null, &duplicate.to_string().into());
+        audit::record_entry(tx, NewAuditEntry::new("device.merge", "device", keep).with_changes(entry)).await?;
         Ok(device)
     })
     .await
 }
 
-fn missing(id: DeviceId) -> Error {
+fn missing_device_error(id: DeviceId) -> Error {
     Error::conflict(format!("There is no device {id} in this tenant."))
 }
 
 /// Reported fields come from the record with the later inventory, and from the other where they are missing. Fields set by
 /// users stay, and are filled up from the duplicate.
-fn join(after: &mut FullDevice, other: &FullDevice) {
+fn merge_records(after: &mut FullDevice, other: &FullDevice) {
     let (old, new) = (after.device.clone(), other.device.clone());
     let is_later = new.inventory_at > old.inventory_at;
     let own = std::mem::take(&mut after.parts);
-    after.parts = if is_later { join_parts(other.parts.clone(), own) } else { join_parts(own, other.parts.clone()) };
+    after.parts = if is_later { merge_parts(other.parts.clone(), own) } else { merge_parts(own, other.parts.clone()) };
     let (first, second) = if is_later { (new.clone(), old.clone()) } else { (old.clone(), new.clone()) };
     let mut tags = old.tags.clone();
     tags.extend(new.tags.iter().filter(|tag| !old.tags.contains(tag)).cloned());
@@ -96,7 +98,7 @@ fn join(after: &mut FullDevice, other: &FullDevice) {
         last_logged_user: first.last_logged_user.or(second.last_logged_user),
         last_boot_at: first.last_boot_at.or(second.last_boot_at),
         needs_reboot: first.needs_reboot.or(second.needs_reboot),
-        patch: Patch {
+        patch: DevicePatch {
             pending: first.patch.pending.or(second.patch.pending),
             failed: first.patch.failed.or(second.patch.failed),
             last_installed_at: first.patch.last_installed_at.or(second.patch.last_installed_at),
@@ -109,8 +111,8 @@ fn join(after: &mut FullDevice, other: &FullDevice) {
 }
 
 /// Each list of the first, or of the second where it is empty: not every agent reports all lists.
-fn join_parts(first: Parts, second: Parts) -> Parts {
-    Parts {
+fn merge_parts(first: DeviceParts, second: DeviceParts) -> DeviceParts {
+    DeviceParts {
         disks: if first.disks.is_empty() { second.disks } else { first.disks },
         volumes: if first.volumes.is_empty() { second.volumes } else { first.volumes },
         nics: if first.nics.is_empty() { second.nics } else { first.nics },
@@ -119,13 +121,13 @@ fn join_parts(first: Parts, second: Parts) -> Parts {
 }
 
 /// Moves the identities of one device to another.
-async fn take_names(tx: &mut Tx, from: i64, to: i64) -> Result<()> {
+async fn move_identities(tx: &mut Tx, from: i64, to: i64) -> Result<()> {
     let own: Vec<(String, i64)> = tx.list(IDENTITIES, args![to]).await?;
     let others: Vec<(String, i64)> = tx.list(IDENTITIES, args![from]).await?;
     for (name, added_at) in others {
-        tx.later(DELETE_IDENTITY, vec![name.as_str().into(), from.into()]).await?;
+        tx.enqueue(DELETE_IDENTITY, vec![name.as_str().into(), from.into()]).await?;
         if !own.iter().any(|(known, _)| *known == name) {
-            tx.later(INSERT_IDENTITY, vec![name.as_str().into(), to.into(), added_at.into()]).await?;
+            tx.enqueue(INSERT_IDENTITY, vec![name.as_str().into(), to.into(), added_at.into()]).await?;
         }
     }
     Ok(())

@@ -23,14 +23,14 @@ fn a_payer_that_is_alone_has_its_part_and_each_further_one_a_part_of_what_is_lef
     assert_eq!(held.iter().map(Vec::len).collect::<Vec<_>>(), [8, 7, 6, 5]);
     drop(held);
     assert_eq!(take_all(&budget, 9).len(), 8, "all of it is released");
-    assert!(budget.state().payers.is_empty(), "nobody who holds nothing is remembered");
+    assert!(budget.lock_state().payers.is_empty(), "nobody who holds nothing is remembered");
 }
 
 #[test]
 fn however_many_hoard_the_next_payer_finds_something() {
     let budget = budget(4096, 4096, 8);
     let hoarders: Vec<_> = (0..32).map(|payer| take_all(&budget, payer)).collect();
-    assert!(take_all(&budget, 99).len() >= 7, "{} are held", budget.state().held);
+    assert!(take_all(&budget, 99).len() >= 7, "{} are held", budget.lock_state().held);
     assert!(hoarders.iter().all(|held| held.len() <= 512));
 }
 
@@ -64,7 +64,7 @@ fn one_credential_has_half_of_what_its_payer_may_hold() {
     assert_eq!(other.len(), 4);
     assert!(budget.is_nearly_spent(&account("third")), "all that the payer may hold is held");
     drop((one, other));
-    assert!(budget.state().payers.is_empty());
+    assert!(budget.lock_state().payers.is_empty());
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn one_that_stops_waiting_leaves_nothing_behind_and_keeps_nobody_waiting()
     drop(granted_and_gone);
     let permit = last.await.unwrap();
     drop(permit);
-    let state = budget.state();
+    let state = budget.lock_state();
     assert!(state.payers.is_empty() && state.sparse.is_empty() && state.backlogged.is_empty() && state.held == 0);
 }
 

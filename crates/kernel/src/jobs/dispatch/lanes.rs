@@ -9,23 +9,23 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 
-use super::super::lanes::{self, Lane, POLL_MS};
+use super::super::lanes::{self, LeasedLane, POLL_MS};
 use super::permits::LanePermit;
-use super::{Dispatcher, Work, run};
+use super::{Dispatcher, WorkKind, run};
 use crate::base::{Result, TenantId};
 
 /// Lanes leased in one transaction, so that nodes that start together share them.
 const LEASES_MAX: usize = 64;
 /// Due lanes from which those are chosen. There is room for one lane of each tenant of a busy node, because some get no
 /// permit.
-const LOOKED_AT_MAX: usize = 1_024;
+const CANDIDATES_MAX: usize = 1_024;
 /// How long an idle lane is kept, so that a busy lane is not leased again for each event.
 const LINGER_MS: i64 = 2_000;
 
-pub async fn run_due<W: Work>(dispatcher: &Dispatcher<W>) -> Result<()> {
+pub async fn run_due<W: WorkKind>(dispatcher: &Dispatcher<W>) -> Result<()> {
     let (_go_on, stop) = watch::channel(false);
     loop {
-        let leased = lanes::lease_due(dispatcher.work.node(), W::KIND, LEASES_MAX).await?;
+        let leased = lanes::lease_due_lanes(dispatcher.work.node(), W::KIND, LEASES_MAX).await?;
         if leased.is_empty() {
             return Ok(());
         }
@@ -37,28 +37,28 @@ pub async fn run_due<W: Work>(dispatcher: &Dispatcher<W>) -> Result<()> {
     }
 }
 
-pub async fn run<W: Work>(dispatcher: Dispatcher<W>, stop: impl Future<Output = ()>) {
+pub async fn run<W: WorkKind>(dispatcher: Dispatcher<W>, stop: impl Future<Output = ()>) {
     let (tell_stop, stopping) = watch::channel(false);
-    let mut lanes = Lanes { dispatcher, running: JoinSet::new(), wakes: HashMap::new(), stopping };
+    let mut lanes = RunningLanes { dispatcher, running: JoinSet::new(), wakes: HashMap::new(), stopping };
     let mut stop = pin!(stop);
-    let mut news = lanes.dispatcher.work.node().store.news();
+    let mut news = lanes.dispatcher.work.node().store.subscribe_commits();
     let permits = lanes.dispatcher.permits.clone();
     loop {
-        if let Err(error) = lanes.lease().await {
+        if let Err(error) = lanes.lease_due_lanes().await {
             tracing::warn!(%error, kind = W::KIND, "failed to lease lanes; will retry");
         }
         let poll = tokio::time::sleep(Duration::from_millis(POLL_MS.unsigned_abs()));
         tokio::select! {
             () = &mut stop => break,
             () = poll => {}
-            () = permits.freed(), if permits.is_crowded() => {}
-            Some(ended) = lanes.running.join_next() => lanes.ended(ended),
+            () = permits.wait_for_release(), if permits.is_crowded() => {}
+            Some(ended) = lanes.running.join_next() => lanes.remove_finished(ended),
             told = news.recv() => match told {
                 Ok(tenant) => {
-                    lanes.wake(tenant);
+                    lanes.wake_tenant(tenant);
                     // One pass serves all pending notifications.
                     while let Ok(tenant) = news.try_recv() {
-                        lanes.wake(tenant);
+                        lanes.wake_tenant(tenant);
                     }
                 }
                 Err(RecvError::Lagged(_)) => lanes.wake_all(),
@@ -73,26 +73,26 @@ pub async fn run<W: Work>(dispatcher: Dispatcher<W>, stop: impl Future<Output = 
 
 type LaneName = (TenantId, String, Arc<Notify>);
 
-struct Lanes<W> {
+struct RunningLanes<W> {
     dispatcher: Dispatcher<W>,
     running: JoinSet<LaneName>,
     wakes: HashMap<TenantId, HashMap<String, Arc<Notify>>>,
     stopping: watch::Receiver<bool>,
 }
 
-impl<W: Work> Lanes<W> {
-    async fn lease(&mut self) -> Result<()> {
+impl<W: WorkKind> RunningLanes<W> {
+    async fn lease_due_lanes(&mut self) -> Result<()> {
         lanes::apply_wakes(self.dispatcher.work.node(), W::KIND).await?;
         loop {
             let node = self.dispatcher.work.node();
-            let due = lanes::list_due(node, W::KIND, LOOKED_AT_MAX).await?;
-            let (chosen, permits) = self.dispatcher.permits.choose(due, LEASES_MAX);
+            let due = lanes::list_due_lanes(node, W::KIND, CANDIDATES_MAX).await?;
+            let (chosen, permits) = self.dispatcher.permits.choose_lanes(due, LEASES_MAX);
             let is_last = chosen.len() < LEASES_MAX;
-            let leased = if chosen.is_empty() { Vec::new() } else { lanes::lease(node, W::KIND, chosen).await? };
+            let leased = if chosen.is_empty() { Vec::new() } else { lanes::lease_lanes(node, W::KIND, chosen).await? };
             let before = self.running.len();
             for (lane, permit) in leased.into_iter().zip(permits) {
                 if let Some(lane) = lane {
-                    self.start(lane, permit);
+                    self.start_lane(lane, permit);
                 }
             }
             // If none of many could be leased, other nodes are leasing them.
@@ -102,7 +102,7 @@ impl<W: Work> Lanes<W> {
         }
     }
 
-    fn start(&mut self, lane: Lane, permit: LanePermit) {
+    fn start_lane(&mut self, lane: LeasedLane, permit: LanePermit) {
         let wake: Arc<Notify> = Arc::default();
         self.wakes.entry(lane.tenant_id).or_default().insert(lane.key.clone(), wake.clone());
         let name = (lane.tenant_id, lane.key.clone(), wake.clone());
@@ -113,7 +113,7 @@ impl<W: Work> Lanes<W> {
         });
     }
 
-    fn ended(&mut self, ended: Result<LaneName, JoinError>) {
+    fn remove_finished(&mut self, ended: Result<LaneName, JoinError>) {
         match ended {
             Ok((tenant, key, wake)) => {
                 if let Some(of_tenant) = self.wakes.get_mut(&tenant) {
@@ -129,7 +129,7 @@ impl<W: Work> Lanes<W> {
         }
     }
 
-    fn wake(&self, tenant: TenantId) {
+    fn wake_tenant(&self, tenant: TenantId) {
         self.wakes.get(&tenant).into_iter().flat_map(HashMap::values).for_each(|wake| wake.notify_one());
     }
 

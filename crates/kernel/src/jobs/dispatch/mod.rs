@@ -5,11 +5,11 @@
 //! `permits` limits how many run and shares them among tenants, `run` is one lane from its lease to its release,
 //! `in_flight` has the jobs it has started, and `unsaved_outcomes` the outcomes that are not on disk yet.
 
+mod in_flight;
 mod lanes;
 mod permits;
 mod run;
-mod under_way;
-mod unnoted;
+mod unsaved_outcomes;
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -18,34 +18,34 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::Node;
-use super::lanes::Lane;
+use super::ServerNode;
+use super::lanes::LeasedLane;
 use crate::base::{Result, Timestamp};
 
+pub use in_flight::JobsInFlight;
 use permits::LanePermits;
-pub use under_way::UnderWay;
 
 /// A kind of work on lanes. Cheap to clone.
-pub trait Work: Clone + Send + Sync + 'static {
+pub trait WorkKind: Clone + Send + Sync + 'static {
     const KIND: &'static str;
     type Lane: LaneWork;
 
-    fn node(&self) -> &Node;
+    fn node(&self) -> &ServerNode;
 
-    fn limits(&self) -> Limits;
+    fn limits(&self) -> DispatchLimits;
 
     /// Opens a lane that this node has leased. Logs a malformed key and returns `None`; the lease then expires.
-    fn open(&self, lane: Lane) -> Option<Self::Lane>;
+    fn open_lane(&self, lane: LeasedLane) -> Option<Self::Lane>;
 }
 
 /// Limits of the dispatcher of one kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct DispatchLimits {
     /// Lanes that one node works on at once; the others wait, and tenants take turns. Half as many more may be slow lanes,
     /// which only wait for other servers.
     pub lanes_max: usize,
     /// How long a lane keeps its permit while other lanes wait for one.
-    pub tenure: Duration,
+    pub tenure_max: Duration,
     /// How long the process waits for running jobs when it stops.
     pub stop_max: Duration,
 }
@@ -61,52 +61,55 @@ pub trait LaneWork: Sized + Send + 'static {
     type Job: Send + 'static;
     type Outcome: Send + Sync + 'static;
 
-    fn id(job: &Self::Job) -> Self::Id;
+    fn job_id(job: &Self::Job) -> Self::Id;
 
     /// Reads what others may have changed, and does one step of maintenance.
-    fn load(&mut self, under_way: &UnderWay<Self::Id>) -> impl Future<Output = Result<Load>> + Send;
+    fn load_lane(&mut self, under_way: &JobsInFlight<Self::Id>) -> impl Future<Output = Result<LoadResult>> + Send;
 
     /// Returns the jobs that can be started now, without those in flight, and when to load again. `None` when the lease is
     /// lost.
-    fn due(&mut self, under_way: &UnderWay<Self::Id>) -> impl Future<Output = Result<Option<Due<Self::Job>>>> + Send;
+    fn load_due_jobs(
+        &mut self,
+        under_way: &JobsInFlight<Self::Id>,
+    ) -> impl Future<Output = Result<Option<DueJobs<Self::Job>>>> + Send;
 
     /// Runs a job as a task of its own. The implementation catches the panics that it can handle; a panic that escapes ends
     /// the work on the lane until its lease expires.
-    fn start(&mut self, job: Self::Job) -> BoxFuture<'static, Ended<Self::Outcome>>;
+    fn start_job(&mut self, job: Self::Job) -> BoxFuture<'static, JobCompletion<Self::Outcome>>;
 
     /// Saves many outcomes in one transaction that extends the lease. During an outage of the database it is called again
     /// with the same outcomes, because a lost outcome means that the job runs again. So it must be idempotent.
-    fn settle(&mut self, outcomes: Arc<Vec<Self::Outcome>>) -> BoxFuture<'static, Result<Settled>>;
+    fn save_outcomes(&mut self, outcomes: Arc<Vec<Self::Outcome>>) -> BoxFuture<'static, Result<SaveReport>>;
 
     /// Applies an outcome to the lane's state in memory, before it is saved.
-    fn learn(&mut self, _outcome: &Self::Outcome) {}
+    fn apply_outcome(&mut self, _outcome: &Self::Outcome) {}
 
     /// Called after outcomes were saved, because more jobs may be due then.
-    fn noted(&mut self) {}
+    fn on_saved(&mut self) {}
 
     /// Extends the lease and marks slow jobs as running, each of them once. Returns false when the lease is lost.
-    fn tend(&mut self, slow: Vec<Self::Id>) -> impl Future<Output = Result<bool>> + Send;
+    fn send_heartbeat(&mut self, slow: Vec<Self::Id>) -> impl Future<Output = Result<bool>> + Send;
 
     /// Releases the lane. The next due time is read while the lease is held, so that nothing written meanwhile is missed.
     /// It is not earlier than now, so that a lane that has run comes after those that wait.
-    fn release(&mut self) -> impl Future<Output = Result<()>> + Send;
+    fn release_lane(&mut self) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// The result of loading a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
-    Go,
+pub enum LoadResult {
+    Ready,
     /// There is more to load. Due jobs are started and ended ones reaped, and then the lane is loaded again at once.
-    Again,
+    More,
     /// Nothing may be started. When no job is in flight any more, the lane is loaded again, and released if it is still
     /// paused.
-    Rest,
+    Paused,
     /// The lane was deleted, or another node has leased it. There is nothing to release.
     Gone,
 }
 
 /// The jobs that can be started now.
-pub struct Due<J> {
+pub struct DueJobs<J> {
     pub jobs: VecDeque<J>,
     /// When more jobs can be started, unless something else happens before. A lane without jobs in flight is loaded again
     /// if that time has come, kept while it is near, and otherwise released. With jobs in flight only a future time counts:
@@ -114,29 +117,29 @@ pub struct Due<J> {
     pub next: Option<Timestamp>,
 }
 
-impl<J> Default for Due<J> {
+impl<J> Default for DueJobs<J> {
     fn default() -> Self {
-        Due { jobs: VecDeque::new(), next: None }
+        DueJobs { jobs: VecDeque::new(), next: None }
     }
 }
 
 /// How a job has ended.
-pub enum Ended<O> {
+pub enum JobCompletion<O> {
     /// The job has committed its effect and its outcome together.
-    Noted,
+    Saved,
     /// The outcome is not saved yet.
-    ToNote(O),
+    Unsaved(O),
     /// Another node has leased the lane.
     Lost,
 }
 
 /// The result of saving outcomes.
 #[derive(Clone, Copy, Debug)]
-pub struct Settled {
+pub struct SaveReport {
     /// False when another node has leased the lane; then nothing was saved.
-    pub held: bool,
+    pub lease_held: bool,
     /// Whether the lane must be loaded before another job is started.
-    pub look: bool,
+    pub must_reload: bool,
 }
 
 /// Runs all lanes of one kind. Each kind has its own dispatcher. Cheap to clone.
@@ -146,7 +149,7 @@ pub struct Dispatcher<W> {
     permits: Arc<LanePermits>,
 }
 
-impl<W: Work> Dispatcher<W> {
+impl<W: WorkKind> Dispatcher<W> {
     pub fn new(work: W) -> Self {
         let permits = LanePermits::new(work.limits().lanes_max);
         Dispatcher { work, permits }

@@ -17,11 +17,11 @@ const PART: usize = 8;
 const LANES_PER_SLOW_LANE: usize = 2;
 
 pub struct LanePermits {
-    working: Pool,
-    waiting: Pool,
+    working: LanePermitPool,
+    waiting: LanePermitPool,
 }
 
-struct Pool {
+struct LanePermitPool {
     permits: Arc<FairPermits<TenantId>>,
     /// Whether a due lane was refused a permit. Holders then release theirs sooner.
     crowded: AtomicBool,
@@ -37,12 +37,12 @@ pub struct LanePermit {
 
 impl LanePermits {
     pub fn new(lanes_max: usize) -> Arc<Self> {
-        let pool = |total| Pool { permits: FairPermits::new(total, PART), crowded: AtomicBool::new(false) };
+        let pool = |total| LanePermitPool { permits: FairPermits::new(total, PART), crowded: AtomicBool::new(false) };
         Arc::new(LanePermits { working: pool(lanes_max), waiting: pool(lanes_max.div_ceil(LANES_PER_SLOW_LANE)) })
     }
 
     /// Chooses up to `max` of the due lanes, the first ones that get a permit.
-    pub fn choose(self: &Arc<Self>, due: Vec<DueLane>, max: usize) -> (Vec<DueLane>, Vec<LanePermit>) {
+    pub fn choose_lanes(self: &Arc<Self>, due: Vec<DueLane>, max: usize) -> (Vec<DueLane>, Vec<LanePermit>) {
         let (mut lanes, mut permits, mut refused) = (Vec::new(), Vec::new(), [false; 2]);
         for lane in due {
             if permits.len() == max {
@@ -57,7 +57,7 @@ impl LanePermits {
             }
         }
         for slow in [false, true] {
-            self.pool(slow).crowded.store(refused[usize::from(slow)], Ordering::Relaxed);
+            self.pool_for(slow).crowded.store(refused[usize::from(slow)], Ordering::Relaxed);
         }
         (lanes, permits)
     }
@@ -68,8 +68,8 @@ impl LanePermits {
     }
 
     /// Waits until a lane releases a working permit.
-    pub async fn freed(&self) {
-        self.working.permits.freed().await;
+    pub async fn wait_for_release(&self) {
+        self.working.permits.wait_for_release().await;
     }
 
     fn acquire_for(self: &Arc<Self>, lane: &DueLane) -> Option<LanePermit> {
@@ -81,11 +81,11 @@ impl LanePermits {
     fn try_acquire(self: &Arc<Self>, tenant: TenantId, slow: bool) -> Option<LanePermit> {
         // A tenant's slow lanes count as well; otherwise each lane that becomes slow would make room for another of its own.
         let elsewhere = if slow { 0 } else { self.waiting.permits.held_by(tenant) };
-        let held = self.pool(slow).permits.try_acquire_beside(tenant, elsewhere)?;
+        let held = self.pool_for(slow).permits.try_acquire_beside(tenant, elsewhere)?;
         Some(LanePermit { permits: self.clone(), tenant, slow, held })
     }
 
-    fn pool(&self, slow: bool) -> &Pool {
+    fn pool_for(&self, slow: bool) -> &LanePermitPool {
         if slow { &self.waiting } else { &self.working }
     }
 }
@@ -93,13 +93,13 @@ impl LanePermits {
 impl LanePermit {
     /// Whether lanes wait for a permit of this pool.
     pub fn is_crowded(&self) -> bool {
-        self.permits.pool(self.slow).crowded.load(Ordering::Relaxed)
+        self.permits.pool_for(self.slow).crowded.load(Ordering::Relaxed)
     }
 
     /// Exchanges the permit for one of the slow or of the working pool, if one is free; otherwise keeps it.
     pub fn change_pace(&mut self, slow: bool) {
         if self.slow != slow
-            && let Some(held) = self.permits.pool(slow).permits.try_acquire(self.tenant)
+            && let Some(held) = self.permits.pool_for(slow).permits.try_acquire(self.tenant)
         {
             (self.slow, self.held) = (slow, held);
         }
@@ -109,7 +109,7 @@ impl LanePermit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::World;
+    use crate::base::Env;
 
     fn due(tenant_id: TenantId, slow: bool) -> DueLane {
         DueLane { tenant_id, key: "lane".to_owned(), slow }
@@ -118,10 +118,10 @@ mod tests {
     #[test]
     fn lanes_that_only_wait_hold_no_permit_of_those_that_work() {
         let permits = LanePermits::new(64);
-        let tenants: Vec<TenantId> = (0..30).map(|_| TenantId::new(&World::default())).collect();
+        let tenants: Vec<TenantId> = (0..30).map(|_| TenantId::new(&Env::default())).collect();
         let mut hanging = Vec::new();
         for tenant in &tenants {
-            let (_, mut taken) = permits.choose((0..50).map(|_| due(*tenant, false)).collect(), 50);
+            let (_, mut taken) = permits.choose_lanes((0..50).map(|_| due(*tenant, false)).collect(), 50);
             for permit in &mut taken {
                 permit.change_pace(true);
             }
@@ -131,8 +131,8 @@ mod tests {
         assert!((20..=32).contains(&slow), "they have some, and not more than their share: {slow}");
         let mut working = hanging.iter().filter(|permit| !permit.slow);
         assert!(working.all(LanePermit::is_crowded), "whoever has one makes room when it can");
-        let healthy = TenantId::new(&World::default());
-        let (lanes, taken) = permits.choose(vec![due(tenants[0], true), due(healthy, false)], 10);
+        let healthy = TenantId::new(&Env::default());
+        let (lanes, taken) = permits.choose_lanes(vec![due(tenants[0], true), due(healthy, false)], 10);
         assert_eq!(
             (lanes.len(), lanes[0].tenant_id),
             (1, healthy),

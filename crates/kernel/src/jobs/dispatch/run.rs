@@ -9,39 +9,39 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use super::super::lanes::{HEARTBEAT_MS, Lane, POLL_MS};
+use super::super::lanes::{HEARTBEAT_MS, LeasedLane, POLL_MS};
 use super::permits::LanePermit;
-use super::unnoted::{SETTLE_MAX, Unnoted};
-use super::{Dispatcher, Ended, LaneWork, Load, Settled, UnderWay, Work};
+use super::unsaved_outcomes::{SAVE_RETRY_MAX, UnsavedOutcomes};
+use super::{Dispatcher, JobCompletion, JobsInFlight, LaneWork, LoadResult, SaveReport, WorkKind};
 use crate::base::{Code, Error, Result, Timestamp};
 
 /// How often slow jobs are searched for, which iterates over all jobs in flight.
-const TENDED_EVERY: Duration = Duration::from_millis(100);
+const SLOW_CHECK_EVERY: Duration = Duration::from_millis(100);
 /// How often a lane is loaded at least, because another node may have changed its records.
-const PATIENCE: Duration = Duration::from_millis(POLL_MS.unsigned_abs());
+const RELOAD_EVERY: Duration = Duration::from_millis(POLL_MS.unsigned_abs());
 
 /// Runs a lane until nothing is due within `linger_ms`, the lease is lost, or the process stops.
-pub async fn run<W: Work>(
+pub async fn run<W: WorkKind>(
     dispatcher: Dispatcher<W>,
-    (lane, permit): (Lane, Option<LanePermit>),
+    (lane, permit): (LeasedLane, Option<LanePermit>),
     wake: Arc<Notify>,
     linger_ms: i64,
     stop: watch::Receiver<bool>,
 ) {
-    let (key, slow) = (lane.key.clone(), lane.slow_mark());
-    let Some(work) = dispatcher.work.open(lane) else { return };
-    let mut run = Run::new(dispatcher, work, linger_ms);
+    let (key, slow) = (lane.key.clone(), lane.slow_flag());
+    let Some(work) = dispatcher.work.open_lane(lane) else { return };
+    let mut run = LaneRun::new(dispatcher, work, linger_ms);
     (run.permit, run.slow) = (permit, slow);
-    if let Err(error) = run.work(&wake, &stop).await {
+    if let Err(error) = run.run_until_released(&wake, &stop).await {
         // The lease expires, and then the lane is leased again.
         tracing::warn!(%error, kind = W::KIND, lane = key, "lane interrupted; its lease will expire");
     }
 }
 
 /// The id of a job, and how it has ended.
-type JobEnd<L> = (<L as LaneWork>::Id, Ended<<L as LaneWork>::Outcome>);
+type FinishedJob<L> = (<L as LaneWork>::Id, JobCompletion<<L as LaneWork>::Outcome>);
 
-struct Run<W: Work> {
+struct LaneRun<W: WorkKind> {
     dispatcher: Dispatcher<W>,
     work: W::Lane,
     /// `None` in `run_due` of tests, which does not limit lanes.
@@ -49,19 +49,19 @@ struct Run<W: Work> {
     /// Whether the lane only waits for other servers.
     slow: Arc<AtomicBool>,
     linger_ms: i64,
-    jobs: JoinSet<JobEnd<W::Lane>>,
-    under_way: UnderWay<<W::Lane as LaneWork>::Id>,
-    unnoted: Unnoted<<W::Lane as LaneWork>::Id, <W::Lane as LaneWork>::Outcome>,
+    jobs: JoinSet<FinishedJob<W::Lane>>,
+    in_flight: JobsInFlight<<W::Lane as LaneWork>::Id>,
+    unsaved: UnsavedOutcomes<<W::Lane as LaneWork>::Id, <W::Lane as LaneWork>::Outcome>,
     /// `None` while the lane must be loaded before anything else.
-    loaded: Option<Load>,
+    loaded: Option<LoadResult>,
     loaded_at: Instant,
     lost: bool,
     began_at: Instant,
     /// When this run last extended the lease.
     held_at: Instant,
-    tended_at: Instant,
+    slow_checked_at: Instant,
     /// When an outcome was last saved.
-    noted_at: Instant,
+    saved_at: Instant,
     /// When the process began to stop.
     stopping_since: Option<Instant>,
     /// Since when the database is not reachable.
@@ -69,57 +69,57 @@ struct Run<W: Work> {
 }
 
 /// What the loop does next.
-enum Next {
-    GoOn,
+enum NextAction {
+    Continue,
     /// Continue after loading: a job is due that could not be started with the loaded state.
-    Look,
+    Reload,
     Wait(Option<Timestamp>),
     Leave,
 }
 
-impl<W: Work> Run<W> {
+impl<W: WorkKind> LaneRun<W> {
     fn new(dispatcher: Dispatcher<W>, work: W::Lane, linger_ms: i64) -> Self {
         let now = Instant::now();
-        Run {
+        LaneRun {
             dispatcher,
             work,
             permit: None,
             slow: Arc::default(),
             linger_ms,
             jobs: JoinSet::new(),
-            under_way: UnderWay::default(),
-            unnoted: Unnoted::default(),
+            in_flight: JobsInFlight::default(),
+            unsaved: UnsavedOutcomes::default(),
             loaded: None,
             loaded_at: now,
             lost: false,
             began_at: now,
             held_at: now,
-            tended_at: now,
-            noted_at: now,
+            slow_checked_at: now,
+            saved_at: now,
             stopping_since: None,
             away_since: None,
         }
     }
 
     fn now(&self) -> Timestamp {
-        self.dispatcher.work.node().world.now()
+        self.dispatcher.work.node().env.now()
     }
 
-    async fn work(&mut self, wake: &Notify, stop: &watch::Receiver<bool>) -> Result<()> {
+    async fn run_until_released(&mut self, wake: &Notify, stop: &watch::Receiver<bool>) -> Result<()> {
         let mut look = true;
-        let mut timer = pin!(tokio::time::sleep(PATIENCE));
+        let mut timer = pin!(tokio::time::sleep(RELOAD_EVERY));
         while !self.lost {
-            self.settle();
+            self.save_finished();
             let stopping = *stop.borrow();
-            let until = match self.look_and_step(look, stopping).await {
-                Ok(Next::Leave) => return Ok(()),
-                Ok(next @ (Next::GoOn | Next::Look)) => {
-                    look = matches!(next, Next::Look);
-                    self.collect()?;
+            let until = match self.reload_and_step(look, stopping).await {
+                Ok(NextAction::Leave) => return Ok(()),
+                Ok(next @ (NextAction::Continue | NextAction::Reload)) => {
+                    look = matches!(next, NextAction::Reload);
+                    self.reap_finished()?;
                     continue;
                 }
-                Ok(Next::Wait(until)) => until,
-                Err(error) if self.bears(&error, stopping) => None,
+                Ok(NextAction::Wait(until)) => until,
+                Err(error) if self.keeps_lease_during_outage(&error, stopping) => None,
                 Err(error) => return Err(error),
             };
             let ms = match until {
@@ -129,56 +129,56 @@ impl<W: Work> Run<W> {
             timer.as_mut().reset(Instant::now() + Duration::from_millis(ms.unsigned_abs()));
             tokio::select! {
                 Some(ended) = self.jobs.join_next() => {
-                    self.ended(ended)?;
+                    self.handle_finished(ended)?;
                     look = false;
                 }
-                written = self.unnoted.written() => look = self.settled(written)?,
+                written = self.unsaved.wait_saved() => look = self.handle_saved(written)?,
                 () = wake.notified() => look = true,
                 () = &mut timer => look = true,
             }
-            self.collect()?;
+            self.reap_finished()?;
         }
         Ok(())
     }
 
-    async fn look_and_step(&mut self, look: bool, stop: bool) -> Result<Next> {
-        if self.is_to_load(look, stop) {
+    async fn reload_and_step(&mut self, look: bool, stop: bool) -> Result<NextAction> {
+        if self.must_load(look, stop) {
             self.loaded = None;
-            let loaded = self.work.load(&self.under_way).await?;
+            let loaded = self.work.load_lane(&self.in_flight).await?;
             (self.loaded, self.loaded_at) = (Some(loaded), Instant::now());
         }
         let next = match self.loaded {
-            Some(Load::Gone) => Next::Leave,
-            _ if stop => self.stop().await?,
-            _ => self.step().await?,
+            Some(LoadResult::Gone) => NextAction::Leave,
+            _ if stop => self.stop_lane().await?,
+            _ => self.start_due_jobs().await?,
         };
         self.away_since = None;
         Ok(next)
     }
 
-    fn is_to_load(&self, look: bool, stop: bool) -> bool {
+    fn must_load(&self, look: bool, stop: bool) -> bool {
         match self.loaded {
             // A release needs no new state: the next holder of the lease loads it.
             Some(_) if stop => false,
-            None | Some(Load::Again) => true,
-            Some(Load::Rest) if !self.is_busy() => true,
+            None | Some(LoadResult::More) => true,
+            Some(LoadResult::Paused) if !self.is_busy() => true,
             // Other nodes do not announce their changes, so even a busy lane is loaded regularly.
-            Some(_) => look || self.loaded_at.elapsed() >= PATIENCE,
+            Some(_) => look || self.loaded_at.elapsed() >= RELOAD_EVERY,
         }
     }
 
     /// Whether jobs are in flight.
     fn is_busy(&self) -> bool {
-        !self.under_way.is_empty()
+        !self.in_flight.is_empty()
     }
 
     /// Whether to keep the lease during an outage of the database. Leaving would lose the unsaved outcomes, and their jobs
     /// would run again. Also, a lane that is not released rests until its lease expires, which is long compared with a
     /// short outage. A process that stops does not wait for that when no job is in flight.
-    fn bears(&mut self, error: &Error, stopping: bool) -> bool {
+    fn keeps_lease_during_outage(&mut self, error: &Error, stopping: bool) -> bool {
         let stays = self.is_busy() || !stopping;
         let since = *self.away_since.get_or_insert_with(Instant::now);
-        stays && error.code() == Code::Unavailable && since.elapsed() < SETTLE_MAX
+        stays && error.code() == Code::Unavailable && since.elapsed() < SAVE_RETRY_MAX
     }
 
     /// How long the outage has lasted, for the backoff of a lane without jobs in flight.
@@ -188,94 +188,94 @@ impl<W: Work> Run<W> {
     }
 
     /// Starts the due jobs, or releases the lane if there is nothing to do.
-    async fn step(&mut self) -> Result<Next> {
-        if !self.tend().await? {
-            return Ok(Next::Leave);
+    async fn start_due_jobs(&mut self) -> Result<NextAction> {
+        if !self.check_slow_jobs().await? {
+            return Ok(NextAction::Leave);
         }
-        if self.loaded == Some(Load::Rest) {
-            return self.wind_up().await;
+        if self.loaded == Some(LoadResult::Paused) {
+            return self.drain_and_release().await;
         }
         // Other lanes wait for a permit, and this lane's tenure is over.
-        if self.is_crowded() && self.began_at.elapsed() >= self.dispatcher.work.limits().tenure {
-            return self.wind_up().await;
+        if self.is_crowded() && self.began_at.elapsed() >= self.dispatcher.work.limits().tenure_max {
+            return self.drain_and_release().await;
         }
         let mut next = None;
-        if !self.under_way.is_full() {
-            let Some(due) = self.work.due(&self.under_way).await? else { return Ok(Next::Leave) };
-            due.jobs.into_iter().for_each(|job| self.start(job));
+        if !self.in_flight.is_full() {
+            let Some(due) = self.work.load_due_jobs(&self.in_flight).await? else { return Ok(NextAction::Leave) };
+            due.jobs.into_iter().for_each(|job| self.spawn_job(job));
             next = due.next;
         }
-        if self.loaded == Some(Load::Again) {
-            return Ok(Next::GoOn);
+        if self.loaded == Some(LoadResult::More) {
+            return Ok(NextAction::Continue);
         }
         if self.is_busy() {
             let now = self.now();
-            return Ok(Next::Wait(next.filter(|next| *next > now)));
+            return Ok(NextAction::Wait(next.filter(|next| *next > now)));
         }
-        self.linger_or_leave(next).await
+        self.linger_or_release(next).await
     }
 
     /// Keeps the lane while a job is due soon, otherwise releases it.
-    async fn linger_or_leave(&mut self, due: Option<Timestamp>) -> Result<Next> {
+    async fn linger_or_release(&mut self, due: Option<Timestamp>) -> Result<NextAction> {
         let now = self.now();
         if due.is_some_and(|due| due <= now) {
-            return Ok(Next::Look);
+            return Ok(NextAction::Reload);
         }
         let linger_ms = if self.is_crowded() { 0 } else { self.linger_ms };
         let soon = |at: Timestamp| at.as_millis() - now.as_millis() <= linger_ms;
-        let idle = i64::try_from(self.noted_at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let idle = i64::try_from(self.saved_at.elapsed().as_millis()).unwrap_or(i64::MAX);
         if linger_ms > 0 && (due.is_some_and(soon) || (due.is_none() && idle < linger_ms)) {
-            return Ok(Next::Wait(due));
+            return Ok(NextAction::Wait(due));
         }
-        self.work.release().await?;
-        Ok(Next::Leave)
+        self.work.release_lane().await?;
+        Ok(NextAction::Leave)
     }
 
-    fn start(&mut self, job: <W::Lane as LaneWork>::Job) {
-        let id = W::Lane::id(&job);
-        if self.under_way.begin(id) {
-            let work = self.work.start(job);
+    fn spawn_job(&mut self, job: <W::Lane as LaneWork>::Job) {
+        let id = W::Lane::job_id(&job);
+        if self.in_flight.begin_job(id) {
+            let work = self.work.start_job(job);
             self.jobs.spawn(async move { (id, work.await) });
         }
     }
 
-    fn ended(&mut self, ended: Result<JobEnd<W::Lane>, JoinError>) -> Result<()> {
+    fn handle_finished(&mut self, ended: Result<FinishedJob<W::Lane>, JoinError>) -> Result<()> {
         let (id, ended) = ended.map_err(Error::internal)?;
-        if self.under_way.is_quick(&id, Instant::now()) {
+        if self.in_flight.is_quick(&id, Instant::now()) {
             self.set_slow(false);
         }
         match ended {
-            Ended::Noted => {
-                self.under_way.noted(&id);
-                self.noted_at = Instant::now();
-                self.work.noted();
+            JobCompletion::Saved => {
+                self.in_flight.mark_saved(&id);
+                self.saved_at = Instant::now();
+                self.work.on_saved();
             }
-            Ended::ToNote(outcome) => {
-                self.under_way.ended(&id);
-                self.work.learn(&outcome);
-                self.unnoted.push(id, outcome);
+            JobCompletion::Unsaved(outcome) => {
+                self.in_flight.mark_ended(&id);
+                self.work.apply_outcome(&outcome);
+                self.unsaved.push_outcome(id, outcome);
             }
-            Ended::Lost => self.lost = true,
+            JobCompletion::Lost => self.lost = true,
         }
         Ok(())
     }
 
     /// Handles all jobs that have ended meanwhile.
-    fn collect(&mut self) -> Result<()> {
+    fn reap_finished(&mut self) -> Result<()> {
         while let Some(ended) = self.jobs.try_join_next() {
-            self.ended(ended)?;
+            self.handle_finished(ended)?;
         }
         Ok(())
     }
 
     /// Starts to save the outcomes of finished jobs.
-    fn settle(&mut self) {
-        self.unnoted.write(|outcomes| self.work.settle(outcomes));
+    fn save_finished(&mut self) {
+        self.unsaved.begin_save(|outcomes| self.work.save_outcomes(outcomes));
     }
 
     /// Handles the result of a write. Returns whether the lane must be loaded now.
-    fn settled(&mut self, written: Result<Settled>) -> Result<bool> {
-        let Some(about) = self.unnoted.ended(&written, |outcomes| self.work.settle(outcomes)) else {
+    fn handle_saved(&mut self, written: Result<SaveReport>) -> Result<bool> {
+        let Some(about) = self.unsaved.finish_save(&written, |outcomes| self.work.save_outcomes(outcomes)) else {
             let jobs = W::Lane::JOBS;
             if let Err(error) = written {
                 tracing::warn!(%error, kind = W::KIND, "what became of {jobs} could not be noted; it is tried again");
@@ -283,31 +283,31 @@ impl<W: Work> Run<W> {
             return Ok(false);
         };
         for id in &about {
-            self.under_way.noted(id);
+            self.in_flight.mark_saved(id);
         }
-        let Settled { held, look } = written?;
-        (self.held_at, self.noted_at, self.lost) = (Instant::now(), Instant::now(), !held);
-        self.work.noted();
+        let SaveReport { lease_held: held, must_reload: look } = written?;
+        (self.held_at, self.saved_at, self.lost) = (Instant::now(), Instant::now(), !held);
+        self.work.on_saved();
         Ok(look)
     }
 
     /// Reports slow jobs, and sends a heartbeat when one is due. Returns false when the lease is lost.
-    async fn tend(&mut self) -> Result<bool> {
+    async fn check_slow_jobs(&mut self) -> Result<bool> {
         let now = Instant::now();
-        if now - self.tended_at < TENDED_EVERY {
+        if now - self.slow_checked_at < SLOW_CHECK_EVERY {
             return Ok(true);
         }
-        self.tended_at = now;
-        if self.under_way.only_waits(now) {
+        self.slow_checked_at = now;
+        if self.in_flight.is_only_waiting(now) {
             self.set_slow(true);
         }
-        let slow = self.under_way.show(now);
+        let slow = self.in_flight.take_slow(now);
         let quiet = self.held_at.elapsed() >= Duration::from_millis(HEARTBEAT_MS.unsigned_abs());
         if slow.is_empty() && !quiet {
             return Ok(true);
         }
         self.held_at = Instant::now();
-        self.work.tend(slow).await
+        self.work.send_heartbeat(slow).await
     }
 
     /// A lane that only waits takes a slow permit, and takes a working permit again when a job has ended quickly.
@@ -325,27 +325,27 @@ impl<W: Work> Run<W> {
 
     /// Stops the lane because the process stops. Jobs that take longer than `stop_max` are aborted; the next holder of the
     /// lease runs them again.
-    async fn stop(&mut self) -> Result<Next> {
+    async fn stop_lane(&mut self) -> Result<NextAction> {
         let since = *self.stopping_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= self.dispatcher.work.limits().stop_max {
             self.jobs.abort_all();
             while let Some(ended) = self.jobs.join_next().await {
                 if !ended.as_ref().is_err_and(JoinError::is_cancelled) {
-                    self.ended(ended)?;
+                    self.handle_finished(ended)?;
                 }
             }
-            self.under_way.give_up();
+            self.in_flight.drop_running();
         }
-        if self.lost { Ok(Next::Leave) } else { self.wind_up().await }
+        if self.lost { Ok(NextAction::Leave) } else { self.drain_and_release().await }
     }
 
     /// Starts nothing new, saves the outcomes, and then releases the lane.
-    async fn wind_up(&mut self) -> Result<Next> {
-        self.settle();
+    async fn drain_and_release(&mut self) -> Result<NextAction> {
+        self.save_finished();
         if self.is_busy() {
-            return Ok(Next::Wait(None));
+            return Ok(NextAction::Wait(None));
         }
-        self.work.release().await?;
-        Ok(Next::Leave)
+        self.work.release_lane().await?;
+        Ok(NextAction::Leave)
     }
 }

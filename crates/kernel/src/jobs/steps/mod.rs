@@ -8,24 +8,24 @@
 
 mod retry;
 
-use super::lanes::Lane;
+use super::lanes::LeasedLane;
 use crate::base::{Actor, Result, Timestamp, Word};
-use crate::store::{Db, FromRow, Job, Row, Tx};
+use crate::store::{Db, FromRow, Row, Tx, WriteJob};
 
 pub use retry::Retry;
 
 crate::words! {
     /// What became of something that is done in steps.
     #[schema(as = WorkStatus)]
-    pub enum State {
+    pub enum WorkStatus {
         Pending "pending", Running "running", Waiting "waiting", Succeeded "succeeded", Failed "failed",
         Cancelled "cancelled", TimedOut "timed_out", Skipped "skipped",
     }
 }
 
-impl State {
-    pub fn is_over(self) -> bool {
-        !matches!(self, State::Pending | State::Running | State::Waiting)
+impl WorkStatus {
+    pub fn is_finished(self) -> bool {
+        !matches!(self, WorkStatus::Pending | WorkStatus::Running | WorkStatus::Waiting)
     }
 }
 
@@ -67,10 +67,10 @@ pub const STEPS_MAX: i64 = 1_000;
 
 /// One step as it is stored.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct StepRecord {
     pub owner: String,
     pub name: String,
-    pub state: State,
+    pub state: WorkStatus,
     /// The number of saved attempts.
     pub attempt: i64,
     /// The saved attempts since the step was last restarted by a user.
@@ -88,13 +88,13 @@ pub struct Step {
     pub attempts: String,
 }
 
-impl Step {
+impl StepRecord {
     /// A new step that is due at `at`.
-    pub fn ready(owner: impl Into<String>, name: impl Into<String>, at: Timestamp) -> Self {
-        Step {
+    pub fn new_ready(owner: impl Into<String>, name: impl Into<String>, at: Timestamp) -> Self {
+        StepRecord {
             owner: owner.into(),
             name: name.into(),
-            state: State::Pending,
+            state: WorkStatus::Pending,
             attempt: 0,
             tries: 0,
             next_at: Some(at),
@@ -110,16 +110,16 @@ impl Step {
     }
 
     /// Ends the step with this status.
-    pub fn end(&mut self, state: State, at: Timestamp) {
+    pub fn end_with(&mut self, state: WorkStatus, at: Timestamp) {
         (self.state, self.ended_at, self.next_at) = (state, Some(at), None);
     }
 
     /// The step at the attempt it was read at.
-    pub fn seen(&self) -> Seen {
-        Seen { owner: self.owner.clone(), name: self.name.clone(), attempt: self.attempt }
+    pub fn current_version(&self) -> StepVersion {
+        StepVersion { owner: self.owner.clone(), name: self.name.clone(), attempt: self.attempt }
     }
 
-    fn values(&self, kind: &str, lane: &str) -> Vec<crate::store::Value> {
+    fn column_values(&self, kind: &str, lane: &str) -> Vec<crate::store::Value> {
         StepColumns {
             kind: kind.into(),
             lane: lane.into(),
@@ -142,13 +142,13 @@ impl Step {
     }
 }
 
-impl FromRow for Step {
+impl FromRow for StepRecord {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: StepColumns<usize> = StepColumns::AT;
-        Ok(Step {
+        Ok(StepRecord {
             owner: row.get(AT.owner_id)?,
             name: row.get(AT.name)?,
-            state: State::stored(&row.get::<String>(AT.state)?)?,
+            state: WorkStatus::from_stored(&row.get::<String>(AT.state)?)?,
             attempt: row.get(AT.attempt)?,
             tries: row.get(AT.tries)?,
             next_at: row.get(AT.next_at)?,
@@ -166,7 +166,7 @@ impl FromRow for Step {
 
 /// A step at the attempt it was read at: the version that a write expects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Seen {
+pub struct StepVersion {
     pub owner: String,
     pub name: String,
     pub attempt: i64,
@@ -174,7 +174,7 @@ pub struct Seen {
 
 /// The result of [`commit_step`].
 #[derive(Debug)]
-pub enum Acted<R> {
+pub enum StepCommit<R> {
     Done(R),
     /// The step was ended, or this attempt saved, by another transaction. Nothing was written.
     Stale,
@@ -182,145 +182,151 @@ pub enum Acted<R> {
     Lost,
 }
 
-impl<R> Acted<R> {
-    pub fn map<T>(self, done: impl FnOnce(R) -> T) -> Acted<T> {
+impl<R> StepCommit<R> {
+    pub fn map<T>(self, done: impl FnOnce(R) -> T) -> StepCommit<T> {
         match self {
-            Acted::Done(result) => Acted::Done(done(result)),
-            Acted::Stale => Acted::Stale,
-            Acted::Lost => Acted::Lost,
+            StepCommit::Done(result) => StepCommit::Done(done(result)),
+            StepCommit::Stale => StepCommit::Stale,
+            StepCommit::Lost => StepCommit::Lost,
         }
     }
 }
 
 /// Runs `effect` in a transaction that holds the lane and has found the step at this attempt. The effect also updates the
 /// step.
-pub async fn act<R: Send + 'static>(
-    lane: &Lane,
+pub async fn commit_step<R: Send + 'static>(
+    lane: &LeasedLane,
     actor: Actor,
-    seen: Seen,
-    effect: impl for<'t> Job<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
-) -> Result<Acted<R>> {
-    let (held, faults) = (lane.clone(), lane.db().world().faults.clone());
-    faults.pass("steps.act.before").await?;
+    seen: StepVersion,
+    effect: impl for<'t> WriteJob<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+) -> Result<StepCommit<R>> {
+    let (held, faults) = (lane.clone(), lane.db().env().faults.clone());
+    faults.check_outside_tx("steps.act.before").await?;
     let acted = lane
         .db()
         .write(async move |tx| {
             tx.act_as(actor)?;
             // The clock is locked first, as in every transaction.
             tx.tick().await?;
-            if !held.hold(tx).await? {
-                return Ok(Acted::Lost);
+            if !held.extend_lease(tx).await? {
+                return Ok(StepCommit::Lost);
             }
-            if !is_at(tx, held.kind(), &seen).await? {
-                return Ok(Acted::Stale);
+            if !is_at_version(tx, held.kind(), &seen).await? {
+                return Ok(StepCommit::Stale);
             }
             let done = effect(tx).await?;
-            tx.world().faults.check("steps.act.before_commit")?;
-            Ok(Acted::Done(done))
+            tx.env().faults.check_in_tx("steps.act.before_commit")?;
+            Ok(StepCommit::Done(done))
         })
         .await?;
-    faults.pass("steps.act.after_commit").await?;
+    faults.check_outside_tx("steps.act.after_commit").await?;
     Ok(acted)
 }
 
 /// Whether the step is open and at this attempt. The caller holds the lane, so that the answer stays true.
-pub async fn is_at(tx: &mut Tx, kind: &str, seen: &Seen) -> Result<bool> {
+pub async fn is_at_version(tx: &mut Tx, kind: &str, seen: &StepVersion) -> Result<bool> {
     let found: Option<String> = tx.find(FIND_AT, crate::args![kind, seen.owner, seen.name, seen.attempt]).await?;
     Ok(found.is_some())
 }
 
-pub async fn add(tx: &mut Tx, kind: &str, lane: &str, step: &Step) -> Result<()> {
-    tx.later(INSERT, step.values(kind, lane)).await
+pub async fn insert_step(tx: &mut Tx, kind: &str, lane: &str, step: &StepRecord) -> Result<()> {
+    tx.enqueue(INSERT, step.column_values(kind, lane)).await
 }
 
-pub async fn save(tx: &mut Tx, kind: &str, lane: &str, step: &Step) -> Result<()> {
-    tx.later(UPDATE, step.values(kind, lane)).await
+pub async fn update_step(tx: &mut Tx, kind: &str, lane: &str, step: &StepRecord) -> Result<()> {
+    tx.enqueue(UPDATE, step.column_values(kind, lane)).await
 }
 
 /// Deletes a step, as if it had never been ready.
-pub async fn forget(tx: &mut Tx, kind: &str, owner: &str, name: &str) -> Result<()> {
-    tx.later(FORGET, vec![kind.into(), owner.into(), name.into()]).await
+pub async fn delete_step(tx: &mut Tx, kind: &str, owner: &str, name: &str) -> Result<()> {
+    tx.enqueue(FORGET, vec![kind.into(), owner.into(), name.into()]).await
 }
 
 /// Ends all open steps of an owner.
-pub async fn end_all(tx: &mut Tx, kind: &str, owner: &str, state: State, at: Timestamp) -> Result<()> {
-    tx.later(END_ALL, vec![kind.into(), owner.into(), state.as_str().into(), at.into()]).await
+pub async fn end_open_steps(tx: &mut Tx, kind: &str, owner: &str, state: WorkStatus, at: Timestamp) -> Result<()> {
+    tx.enqueue(END_ALL, vec![kind.into(), owner.into(), state.as_str().into(), at.into()]).await
 }
 
 /// Marks slow attempts as running, so that users see it.
-pub async fn show(tx: &mut Tx, kind: &str, seen: &[Seen]) -> Result<()> {
-    for Seen { owner, name, attempt } in seen {
-        tx.later(SHOW, vec![kind.into(), owner.as_str().into(), name.as_str().into(), (*attempt).into()]).await?;
+pub async fn mark_running(tx: &mut Tx, kind: &str, seen: &[StepVersion]) -> Result<()> {
+    for StepVersion { owner, name, attempt } in seen {
+        tx.enqueue(SHOW, vec![kind.into(), owner.as_str().into(), name.as_str().into(), (*attempt).into()]).await?;
     }
     Ok(())
 }
 
 /// All steps of an owner.
-pub async fn list(db: &Db, kind: &str, owner: &str) -> Result<Vec<Step>> {
+pub async fn list_steps(db: &Db, kind: &str, owner: &str) -> Result<Vec<StepRecord>> {
     db.list(LIST, crate::args![kind, owner, STEPS_MAX]).await
 }
 
 /// Like [`list_steps`], in a transaction.
-pub async fn read_all(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<Step>> {
+pub async fn list_steps_in_tx(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<StepRecord>> {
     tx.list(LIST, crate::args![kind, owner, STEPS_MAX]).await
 }
 
-pub async fn get(tx: &mut Tx, kind: &str, owner: &str, name: &str) -> Result<Step> {
-    tx.one(GET, crate::args![kind, owner, name]).await
+pub async fn get_step(tx: &mut Tx, kind: &str, owner: &str, name: &str) -> Result<StepRecord> {
+    tx.get_one(GET, crate::args![kind, owner, name]).await
 }
 
 /// The names and statuses of an owner's steps. A step that waits for its next attempt is `Waiting`.
-pub async fn states(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<(String, State)>> {
-    let now = tx.world().now();
+pub async fn list_step_states(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<(String, WorkStatus)>> {
+    let now = tx.env().now();
     let found: Vec<(String, String, Option<Timestamp>)> = tx.list(STATES, crate::args![kind, owner, STEPS_MAX]).await?;
     let state = |(name, state, next_at): (String, String, Option<Timestamp>)| {
         let later = next_at.is_some_and(|next_at| next_at > now);
-        let state = State::stored(&state)?;
-        Ok((name, if state == State::Pending && later { State::Waiting } else { state }))
+        let state = WorkStatus::from_stored(&state)?;
+        Ok((name, if state == WorkStatus::Pending && later { WorkStatus::Waiting } else { state }))
     };
     found.into_iter().map(state).collect()
 }
 
 /// The name and status of a step, and its output or error as JSON.
-pub type Found = (String, State, Option<String>);
+pub type StepValueRow = (String, WorkStatus, Option<String>);
 
 /// The steps of an owner with their outputs.
-pub async fn outputs(db: &Db, kind: &str, owner: &str) -> Result<Vec<Found>> {
-    found(db.list(OUTPUTS, crate::args![kind, owner, STEPS_MAX]).await?)
+pub async fn list_step_outputs(db: &Db, kind: &str, owner: &str) -> Result<Vec<StepValueRow>> {
+    parse_value_rows(db.list(OUTPUTS, crate::args![kind, owner, STEPS_MAX]).await?)
 }
 
 /// The steps of an owner with their errors.
-pub async fn errors(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<Found>> {
-    found(tx.list(ERRORS, crate::args![kind, owner, STEPS_MAX]).await?)
+pub async fn list_step_errors(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<StepValueRow>> {
+    parse_value_rows(tx.list(ERRORS, crate::args![kind, owner, STEPS_MAX]).await?)
 }
 
-fn found(rows: Vec<(String, String, Option<String>)>) -> Result<Vec<Found>> {
-    rows.into_iter().map(|(name, state, text)| Ok((name, State::stored(&state)?, text))).collect()
+fn parse_value_rows(rows: Vec<(String, String, Option<String>)>) -> Result<Vec<StepValueRow>> {
+    rows.into_iter().map(|(name, state, text)| Ok((name, WorkStatus::from_stored(&state)?, text))).collect()
 }
 
 /// The bytes of the inputs and outputs of all other steps of the owner.
-pub async fn bytes_beside(tx: &mut Tx, kind: &str, seen: &Seen) -> Result<usize> {
-    let bytes: i64 = tx.one(BYTES, crate::args![kind, seen.owner, seen.name]).await?;
+pub async fn count_other_bytes(tx: &mut Tx, kind: &str, seen: &StepVersion) -> Result<usize> {
+    let bytes: i64 = tx.get_one(BYTES, crate::args![kind, seen.owner, seen.name]).await?;
     Ok(usize::try_from(bytes).unwrap_or_default())
 }
 
 /// Like [`count_other_bytes`], outside of a transaction.
-pub async fn bytes_beside_now(db: &Db, kind: &str, seen: &Seen) -> Result<usize> {
-    let bytes: i64 = db.one(BYTES, crate::args![kind, seen.owner, seen.name]).await?;
+pub async fn count_other_bytes_now(db: &Db, kind: &str, seen: &StepVersion) -> Result<usize> {
+    let bytes: i64 = db.get_one(BYTES, crate::args![kind, seen.owner, seen.name]).await?;
     Ok(usize::try_from(bytes).unwrap_or_default())
 }
 
 /// The due steps of a lane, the longest waiting first, skipping the first `behind`.
-pub async fn due(db: &Db, lane: &Lane, now: Timestamp, limit: i64, behind: i64) -> Result<Vec<Step>> {
+pub async fn list_due_steps(
+    db: &Db,
+    lane: &LeasedLane,
+    now: Timestamp,
+    limit: i64,
+    behind: i64,
+) -> Result<Vec<StepRecord>> {
     db.list(DUE, crate::args![lane.kind(), lane.key, now, limit, behind]).await
 }
 
 /// When the next step of the lane is due.
-pub async fn next_due(tx: &mut Tx, lane: &Lane) -> Result<Option<Timestamp>> {
-    tx.one(NEXT_DUE, crate::args![lane.kind(), lane.key]).await
+pub async fn find_next_due(tx: &mut Tx, lane: &LeasedLane) -> Result<Option<Timestamp>> {
+    tx.get_one(NEXT_DUE, crate::args![lane.kind(), lane.key]).await
 }
 
 /// Like [`find_next_due`], outside of a transaction.
-pub async fn next_due_now(db: &Db, lane: &Lane) -> Result<Option<Timestamp>> {
-    db.one(NEXT_DUE, crate::args![lane.kind(), lane.key]).await
+pub async fn find_next_due_now(db: &Db, lane: &LeasedLane) -> Result<Option<Timestamp>> {
+    db.get_one(NEXT_DUE, crate::args![lane.kind(), lane.key]).await
 }

@@ -1,6 +1,6 @@
 //! The backoff of failed steps.
 
-use crate::base::{Chance, HOUR_MS, Timestamp};
+use crate::base::{HOUR_MS, RandomSource, Timestamp};
 
 /// The longest wait that doubling leads to.
 const WAIT_MAX_MS: i64 = HOUR_MS;
@@ -19,14 +19,14 @@ pub struct Retry {
 impl Retry {
     /// The time of the next attempt after `failed` ones; `None` after the last. A random jitter adds up to a fifth, so that
     /// steps that failed together are not retried together.
-    pub fn next(&self, failed: i64, now: Timestamp, chance: &Chance) -> Option<Timestamp> {
+    pub fn next_attempt_at(&self, failed: i64, now: Timestamp, chance: &RandomSource) -> Option<Timestamp> {
         if failed > self.max {
             return None;
         }
         let doublings = u32::try_from(failed - 1).unwrap_or(0).min(DOUBLINGS_MAX);
         let wait = self.backoff_ms.saturating_mul(1 << doublings).min(WAIT_MAX_MS.max(self.backoff_ms));
         let [byte] = chance.public_bytes::<1>();
-        Some(now.plus(wait + wait * i64::from(byte) / (5 * 256)))
+        Some(now.plus_ms(wait + wait * i64::from(byte) / (5 * 256)))
     }
 }
 
@@ -36,7 +36,9 @@ mod tests {
 
     fn waits(retry: Retry) -> Vec<Option<i64>> {
         let now = Timestamp::from_millis(0);
-        (1..=retry.max + 1).map(|failed| Some(retry.next(failed, now, &Chance::seeded(1))?.as_millis())).collect()
+        (1..=retry.max + 1)
+            .map(|failed| Some(retry.next_attempt_at(failed, now, &RandomSource::with_seed(1))?.as_millis()))
+            .collect()
     }
 
     #[test]
@@ -48,7 +50,10 @@ mod tests {
             assert!((least..=least + least / 5).contains(&wait), "{waits:?}");
         }
         assert_eq!(waits[3], None);
-        assert_eq!(Retry { max: 0, backoff_ms: 1 }.next(1, Timestamp::from_millis(0), &Chance::seeded(1)), None);
+        assert_eq!(
+            Retry { max: 0, backoff_ms: 1 }.next_attempt_at(1, Timestamp::from_millis(0), &RandomSource::with_seed(1)),
+            None
+        );
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl KeyBounds {
     }
 
     fn has_lost_scopes(&self, old: &KeyBounds) -> bool {
-        self.scopes.missing_of(&old.scopes).is_some()
+        self.scopes.find_missing(&old.scopes).is_some()
     }
 
     fn has_lost_networks(&self, old: &KeyBounds) -> bool {
@@ -34,7 +34,7 @@ impl KeyBounds {
     /// These bounds after an ancestor changed from `old` to `new`; `None` when nothing is left. If the ancestor lost scopes,
     /// only scopes that it still has are left, and likewise for networks. If it lost none, all are left, even beyond the
     /// ancestor's own: a person has granted those.
-    pub fn narrow(&self, old: &KeyBounds, new: &KeyBounds) -> Option<KeyBounds> {
+    pub fn narrow_with_ancestor(&self, old: &KeyBounds, new: &KeyBounds) -> Option<KeyBounds> {
         let scopes = if new.has_lost_scopes(old) { self.scopes.intersect(&new.scopes) } else { self.scopes.clone() };
         let networks = if new.has_lost_networks(old) {
             intersect_networks(&self.networks, &new.networks)?
@@ -64,7 +64,7 @@ mod tests {
     fn what_is_left_lies_within_what_the_maker_keeps() {
         let old = bounds(&["tickets:*", "cloud:read"], &["10.0.0.0/8"], 100);
         let made = bounds(&["tickets:*", "audit:read"], &[], 90);
-        let narrowed = |new: &KeyBounds| made.narrow(&old, new);
+        let narrowed = |new: &KeyBounds| made.narrow_with_ancestor(&old, new);
         // Wider or the same in everything: nothing is taken away.
         assert_eq!(narrowed(&bounds(&["*"], &[], 200)).as_ref(), Some(&made));
         assert_eq!(narrowed(&old).as_ref(), Some(&made));
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_key_of_which_no_network_is_left_is_nothing() {
         let (old, new) = (bounds(&["*"], &["10.0.0.0/8"], 100), bounds(&["*"], &["10.1.0.0/16"], 100));
-        assert_eq!(bounds(&["*"], &["10.2.0.0/16"], 100).narrow(&old, &new), None);
-        assert!(bounds(&["*"], &["10.1.2.0/24"], 100).narrow(&old, &new).is_some());
+        assert_eq!(bounds(&["*"], &["10.2.0.0/16"], 100).narrow_with_ancestor(&old, &new), None);
+        assert!(bounds(&["*"], &["10.1.2.0/24"], 100).narrow_with_ancestor(&old, &new).is_some());
     }
 }

@@ -2,14 +2,14 @@
 
 use ipnet::IpNet;
 use kernel::args;
-use kernel::audit::{self, Changes, Entry};
-use kernel::auth::{Rights, Scope, Scopes, Standing};
+use kernel::audit::{self, AuditChanges, NewAuditEntry};
+use kernel::auth::{CredentialRef, Rights, Scope, Scopes};
 use kernel::base::{ApiKeyId, Error, Result, Timestamp};
 use kernel::events;
 use kernel::store::{FromRow, Row, Tx};
 
 use super::super::API_KEY_REVOKED;
-use super::super::store::{DELETE_SECRETS, json, read_shown, texts};
+use super::super::store::{DELETE_SECRETS, network_texts, read_shown, to_json_text};
 use super::KeyBounds;
 
 kernel::statements! {
@@ -68,7 +68,7 @@ pub async fn find_maker(tx: &mut Tx, id: ApiKeyId) -> Result<Option<(Timestamp, 
 
 /// A key may change only itself and its descendants: the secret of any other key would outlive the caller's own revocation.
 pub async fn check_is_own(tx: &mut Tx, rights: &Rights, id: ApiKeyId) -> Result<()> {
-    let Some(Standing::Key { id: caller, .. }) = rights.standing else { return Ok(()) };
+    let Some(CredentialRef::Key { id: caller, .. }) = rights.credential else { return Ok(()) };
     if caller == id || tx.find::<String>(IS_ANCESTOR, args![id, caller]).await?.is_some() {
         return Ok(());
     }
@@ -82,7 +82,7 @@ pub async fn narrow_descendants(tx: &mut Tx, id: ApiKeyId, old: &KeyBounds, new:
     if !new.is_narrower_than(old) {
         return Ok(());
     }
-    let (at, now) = (tx.tick().await?.at, tx.world().now());
+    let (at, now) = (tx.tick().await?.at, tx.env().now());
     let made: Vec<DescendantKey> = tx.list(ACTIVE_DESCENDANTS, args![id, now]).await?;
     let mut revoked: Vec<ApiKeyId> = Vec::new();
     for DescendantKey { id, maker, bounds } in made {
@@ -90,17 +90,20 @@ pub async fn narrow_descendants(tx: &mut Tx, id: ApiKeyId, old: &KeyBounds, new:
             revoked.push(id);
             continue;
         }
-        match bounds.narrow(old, new) {
+        match bounds.narrow_with_ancestor(old, new) {
             None => {
                 revoke_line(tx, id).await?;
                 revoked.push(id);
             }
             Some(left) if left == bounds => {}
             Some(left) => {
-                let (scopes, cidrs) = (json(left.scopes.words())?, json(&left.networks)?);
+                let (scopes, cidrs) = (to_json_text(left.scopes.granted_words())?, to_json_text(&left.networks)?);
                 tx.exec(NARROW, args![id, scopes, cidrs, left.expires_at, at]).await?;
-                audit::record(tx, Entry::new("api_key.update", "api_key", id).changes(list_changes(&bounds, &left)))
-                    .await?;
+                audit::record_entry(
+                    tx,
+                    NewAuditEntry::new("api_key.update", "api_key", id).with_changes(list_changes(&bounds, &left)),
+                )
+                .await?;
             }
         }
     }
@@ -108,11 +111,11 @@ pub async fn narrow_descendants(tx: &mut Tx, id: ApiKeyId, old: &KeyBounds, new:
 }
 
 /// The differences between the bounds of a key, for the audit entry.
-pub fn list_changes(old: &KeyBounds, new: &KeyBounds) -> Changes {
-    let mut changes = Changes::default();
-    changes.add("scopes", old.scopes.words().to_vec(), new.scopes.words().to_vec());
-    changes.add("allowed_cidrs", texts(&old.networks), texts(&new.networks));
-    changes.add("expires_at", old.expires_at.to_string(), new.expires_at.to_string());
+pub fn list_changes(old: &KeyBounds, new: &KeyBounds) -> AuditChanges {
+    let mut changes = AuditChanges::default();
+    changes.add_if_changed("scopes", old.scopes.granted_words().to_vec(), new.scopes.granted_words().to_vec());
+    changes.add_if_changed("allowed_cidrs", network_texts(&old.networks), network_texts(&new.networks));
+    changes.add_if_changed("expires_at", old.expires_at.to_string(), new.expires_at.to_string());
     changes
 }
 
@@ -123,7 +126,7 @@ pub async fn revoke_line(tx: &mut Tx, id: ApiKeyId) -> Result<()> {
     for id in std::iter::once(id).chain(made) {
         tx.exec(REVOKE, args![id, at]).await?;
         tx.exec(DELETE_SECRETS, args![id]).await?;
-        audit::record(tx, Entry::new("api_key.revoke", "api_key", id)).await?;
+        audit::record_entry(tx, NewAuditEntry::new("api_key.revoke", "api_key", id)).await?;
         let record = read_shown(tx, id).await?;
         events::publish(tx, &API_KEY_REVOKED, id, &record).await?;
     }

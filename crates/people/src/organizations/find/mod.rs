@@ -9,26 +9,28 @@ use super::{Organization, OrganizationId};
 use feature_kit::split_words;
 
 /// A position in the order of creation.
-pub type Made = (Timestamp, OrganizationId);
+pub type OrganizationCreationKey = (Timestamp, OrganizationId);
 
 /// A position in the order of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Changed {
+pub struct OrganizationChangeKey {
     pub at: Timestamp,
     pub sequence: i64,
     pub id: OrganizationId,
 }
 
-impl CursorKey for Changed {
+impl CursorKey for OrganizationChangeKey {
     fn to_position(self) -> Vec<Value> {
         vec![self.at.into(), self.sequence.into(), self.id.into()]
     }
 
     fn from_position(position: &[Value]) -> Option<Self> {
         match position {
-            [Value::Int(at), Value::Int(sequence), Value::Text(id)] => {
-                Some(Changed { at: Timestamp::from_millis(*at), sequence: *sequence, id: id.parse().ok()? })
-            }
+            [Value::Int(at), Value::Int(sequence), Value::Text(id)] => Some(OrganizationChangeKey {
+                at: Timestamp::from_millis(*at),
+                sequence: *sequence,
+                id: id.parse().ok()?,
+            }),
             _ => None,
         }
     }
@@ -49,15 +51,15 @@ pub struct Filter {
 impl Filter {
     /// Whether to list archived organizations, the others, or both (`None`). By default a list hides archived ones; a list
     /// of changes has both, or its reader would not learn that one was archived.
-    pub fn archived(&self) -> Option<bool> {
+    pub fn effective_archived(&self) -> Option<bool> {
         match (self.archived, self.updated_since) {
             (None, Some(_)) => None,
             (archived, _) => Some(archived.unwrap_or(false)),
         }
     }
 
-    pub fn matches(&self, one: &Organization) -> bool {
-        self.archived().is_none_or(|archived| archived == one.archived)
+    pub fn matches_organization(&self, one: &Organization) -> bool {
+        self.effective_archived().is_none_or(|archived| archived == one.archived)
             && self.slug.as_ref().is_none_or(|slug| *slug == one.slug)
             && self.external_id.as_ref().is_none_or(|id| one.external_id.as_ref() == Some(id))
             && self.updated_since.is_none_or(|since| one.updated_at >= since)
@@ -71,12 +73,12 @@ impl Filter {
         }
         let texts = [name, slug].into_iter().chain(external_id).chain(domains.iter().map(String::as_str));
         let known: Vec<Vec<String>> = texts.map(|text| split_words(text).collect()).collect();
-        self.words.iter().all(|word| is_beginning(word, &known))
+        self.words.iter().all(|word| is_prefix_match(word, &known))
     }
 }
 
 /// Whether a word of `q` is a prefix of a word in any text, or of consecutive words, such as `globex.ex`.
-fn is_beginning(word: &str, known: &[Vec<String>]) -> bool {
+fn is_prefix_match(word: &str, known: &[Vec<String>]) -> bool {
     let parts: Vec<String> = split_words(word).collect();
     let Some((last, before)) = parts.split_last() else { return false };
     let in_a_row = |some: &[String]| {
@@ -109,7 +111,7 @@ mod tests {
     fn archived_ones_are_hidden_unless_they_are_asked_for_or_followed() {
         let of = |archived, since: Option<i64>| {
             let updated_since = since.map(Timestamp::from_millis);
-            Filter { archived, updated_since, ..Filter::default() }.archived()
+            Filter { archived, updated_since, ..Filter::default() }.effective_archived()
         };
         assert_eq!(
             [of(None, None), of(Some(false), None), of(Some(true), None)],

@@ -1,14 +1,14 @@
 //! Changing a provider. The identities of its users stay valid.
 
 use kernel::args;
-use kernel::audit::{self, Changes, Entry};
-use kernel::base::seal::Sealed;
+use kernel::audit::{self, AuditChanges, NewAuditEntry};
+use kernel::base::seal::SealedValue;
 use kernel::base::{Error, Result, Secrets};
 use kernel::store::{Db, Tx};
 use serde_json::{Value, json};
 
 use super::super::rules::{check_change, check_domain_count};
-use super::super::store::{claim, default_role_text, read, rules_text, secret_cell};
+use super::super::store::{claim_domain, default_role_text, get_provider_in_tx, rules_text, secret_cell};
 use super::super::{Provider, ProviderChange, ProviderId, RoleRule};
 
 kernel::statements! {
@@ -24,26 +24,26 @@ const NEW_SECRET: &str = "(new)";
 
 /// Changes a provider, in force for sign-ons that begin from now on; those under way are refused and begin again. Without a
 /// difference nothing is written. An unknown provider is "not found".
-pub async fn update(db: &Db, id: ProviderId, change: ProviderChange) -> Result<Provider> {
+pub async fn update_provider(db: &Db, id: ProviderId, change: ProviderChange) -> Result<Provider> {
     let change = check_change(change)?;
     db.write(async move |tx| {
         let at = tx.tick().await?.at;
-        let old = read(tx, id).await?;
-        let new = changed(&old, &change);
-        let mut changes = differences(&old, &new);
+        let old = get_provider_in_tx(tx, id).await?;
+        let new = apply_change(&old, &change);
+        let mut changes = diff_providers(&old, &new);
         if let Some((secret, secrets)) = &change.client_secret
             && set_secret(tx, id, secret, secrets).await?
         {
-            changes.tell("client_secret", &Value::Null, &json!(NEW_SECRET));
+            changes.add_described("client_secret", &Value::Null, &json!(NEW_SECRET));
         }
         let has = |name: &String| old.domains.iter().any(|known| known.domain == *name);
         let added: Vec<&String> = change.domains.iter().filter(|name| !has(name)).collect();
         if !added.is_empty() {
             check_domain_count(old.domains.len() + added.len())?;
             for domain in &added {
-                claim(tx, id, domain, at).await?;
+                claim_domain(tx, id, domain, at).await?;
             }
-            changes.tell("added_domains", &Value::Null, &json!(added));
+            changes.add_described("added_domains", &Value::Null, &json!(added));
         }
         if changes.is_empty() {
             return Ok(old);
@@ -61,15 +61,15 @@ pub async fn update(db: &Db, id: ProviderId, change: ProviderChange) -> Result<P
             (old.version + 1).into(),
             at.into(),
         ];
-        tx.later(UPDATE, row).await?;
-        audit::record(tx, Entry::new("sso.update", "sso_provider", id).changes(changes)).await?;
-        read(tx, id).await
+        tx.enqueue(UPDATE, row).await?;
+        audit::record_entry(tx, NewAuditEntry::new("sso.update", "sso_provider", id).with_changes(changes)).await?;
+        get_provider_in_tx(tx, id).await
     })
     .await
 }
 
 /// The provider with the change applied, except domains and the secret.
-fn changed(old: &Provider, change: &ProviderChange) -> Provider {
+fn apply_change(old: &Provider, change: &ProviderChange) -> Provider {
     Provider {
         name: change.name.clone().unwrap_or_else(|| old.name.clone()),
         client_id: change.client_id.clone().unwrap_or_else(|| old.client_id.clone()),
@@ -83,23 +83,23 @@ fn changed(old: &Provider, change: &ProviderChange) -> Provider {
     }
 }
 
-fn differences(old: &Provider, new: &Provider) -> Changes {
-    let mut changes = Changes::default();
-    changes.add("name", old.name.as_str(), new.name.as_str());
-    changes.add("client_id", old.client_id.as_str(), new.client_id.as_str());
-    changes.add("scope", old.scope.as_deref(), new.scope.as_deref());
-    changes.add("default_role", default_role_text(old.default_role), default_role_text(new.default_role));
+fn diff_providers(old: &Provider, new: &Provider) -> AuditChanges {
+    let mut changes = AuditChanges::default();
+    changes.add_if_changed("name", old.name.as_str(), new.name.as_str());
+    changes.add_if_changed("client_id", old.client_id.as_str(), new.client_id.as_str());
+    changes.add_if_changed("scope", old.scope.as_deref(), new.scope.as_deref());
+    changes.add_if_changed("default_role", default_role_text(old.default_role), default_role_text(new.default_role));
     if old.role_map != new.role_map {
-        changes.tell("role_map", &told(&old.role_map), &told(&new.role_map));
+        changes.add_described("role_map", &rules_for_audit(&old.role_map), &rules_for_audit(&new.role_map));
     }
-    changes.add("trust_email", old.trust_email, new.trust_email);
-    changes.add("sign_out_at_provider", old.sign_out_at_provider, new.sign_out_at_provider);
-    changes.add("enabled", old.enabled, new.enabled);
+    changes.add_if_changed("trust_email", old.trust_email, new.trust_email);
+    changes.add_if_changed("sign_out_at_provider", old.sign_out_at_provider, new.sign_out_at_provider);
+    changes.add_if_changed("enabled", old.enabled, new.enabled);
     changes
 }
 
 /// Role rules in the syntax of the command line.
-fn told(rules: &[RoleRule]) -> Value {
+fn rules_for_audit(rules: &[RoleRule]) -> Value {
     rules.iter().map(|rule| format!("{}={}:{}", rule.claim, rule.value, rule.role.as_str())).collect()
 }
 
@@ -107,12 +107,12 @@ fn told(rules: &[RoleRule]) -> Value {
 async fn set_secret(tx: &mut Tx, id: ProviderId, secret: &str, secrets: &Secrets) -> Result<bool> {
     let tenant = tx.tenant_id().ok_or_else(|| Error::internal("a provider belongs to a tenant"))?;
     let cell = secret_cell(tenant, id);
-    let (stored,): (Sealed,) = tx.one(GET_SECRET, args![id]).await?;
+    let (stored,): (SealedValue,) = tx.get_one(GET_SECRET, args![id]).await?;
     // A stored secret that cannot be opened is useless, and is replaced.
     if cell.open(secrets, &stored).is_ok_and(|known| known == secret.as_bytes()) {
         return Ok(false);
     }
-    let sealed = cell.seal(secrets, &tx.world().chance, secret.as_bytes())?;
+    let sealed = cell.seal(secrets, &tx.env().random, secret.as_bytes())?;
     tx.exec(SET_SECRET, args![id, sealed]).await?;
     Ok(true)
 }

@@ -7,7 +7,7 @@ use kernel::base::{Timestamp, UserId};
 use kernel::store::{CursorKey, Value};
 
 use super::store::StoredUser;
-use super::{Status, User};
+use super::{User, UserStatus};
 use feature_kit::split_words;
 
 /// Which users to list; `None` matches all.
@@ -16,14 +16,14 @@ pub struct Filter {
     /// The folded address.
     pub email: Option<String>,
     pub role: Option<Vec<Role>>,
-    pub status: Option<Vec<Status>>,
+    pub status: Option<Vec<UserStatus>>,
     /// The words of `q`, unfolded.
     pub words: Vec<String>,
     pub updated_since: Option<Timestamp>,
 }
 
 impl Filter {
-    pub fn matches(&self, user: &User) -> bool {
+    pub fn matches_user(&self, user: &User) -> bool {
         self.email.as_ref().is_none_or(|email| *email == user.email)
             && self.role.as_ref().is_none_or(|any| any.contains(&user.role))
             && self.status.as_ref().is_none_or(|any| any.contains(&user.status))
@@ -45,12 +45,12 @@ impl Filter {
             return true;
         }
         let known: [Vec<String>; 2] = [&user.name, &user.email].map(|text| split_words(text).collect());
-        self.words.iter().all(|word| is_beginning(word, &known))
+        self.words.iter().all(|word| is_prefix_match(word, &known))
     }
 }
 
 /// Whether a word of `q` is a prefix of a word in these fields, or of consecutive words, such as `ann@acme`.
-fn is_beginning(word: &str, fields: &[Vec<String>]) -> bool {
+fn is_prefix_match(word: &str, fields: &[Vec<String>]) -> bool {
     let parts: Vec<String> = split_words(word).collect();
     let Some((last, before)) = parts.split_last() else { return false };
     let in_a_row = |field: &Vec<String>| {
@@ -63,32 +63,34 @@ fn is_beginning(word: &str, fields: &[Vec<String>]) -> bool {
 
 /// A position in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum UserListKey {
     /// Newest first: when the user was created.
-    Made(Timestamp, UserId),
+    Created(Timestamp, UserId),
     /// In the order of changes: the time and sequence of the last write.
     Changed(Timestamp, i64, UserId),
 }
 
-impl Place {
-    fn of_change(stored: &StoredUser) -> Self {
-        Place::Changed(stored.user.updated_at, stored.sequence, stored.user.id)
+impl UserListKey {
+    fn from_change(stored: &StoredUser) -> Self {
+        UserListKey::Changed(stored.user.updated_at, stored.sequence, stored.user.id)
     }
 }
 
-impl CursorKey for Place {
+impl CursorKey for UserListKey {
     fn to_position(self) -> Vec<Value> {
         match self {
-            Place::Made(at, id) => vec![at.into(), id.into()],
-            Place::Changed(at, sequence, id) => vec![at.into(), sequence.into(), id.into()],
+            UserListKey::Created(at, id) => vec![at.into(), id.into()],
+            UserListKey::Changed(at, sequence, id) => vec![at.into(), sequence.into(), id.into()],
         }
     }
 
     fn from_position(position: &[Value]) -> Option<Self> {
         match position {
-            [Value::Int(at), Value::Text(id)] => Some(Place::Made(Timestamp::from_millis(*at), id.parse().ok()?)),
+            [Value::Int(at), Value::Text(id)] => {
+                Some(UserListKey::Created(Timestamp::from_millis(*at), id.parse().ok()?))
+            }
             [Value::Int(at), Value::Int(sequence), Value::Text(id)] => {
-                Some(Place::Changed(Timestamp::from_millis(*at), *sequence, id.parse().ok()?))
+                Some(UserListKey::Changed(Timestamp::from_millis(*at), *sequence, id.parse().ok()?))
             }
             _ => None,
         }
@@ -104,10 +106,10 @@ mod tests {
         let fields = ["Ann-Marie O'Neill", "amo@mail.acme.test"];
         let known: [Vec<String>; 2] = fields.map(|text| split_words(text).collect());
         for word in ["ann", "MARIE", "ann-ma", "o'n", "neill", "amo", "amo@mail", "mail.ac", "test"] {
-            assert!(is_beginning(word, &known), "{word}");
+            assert!(is_prefix_match(word, &known), "{word}");
         }
         for word in ["nn", "marie-ann", "amo@acme", "anna", "-"] {
-            assert!(!is_beginning(word, &known), "{word}");
+            assert!(!is_prefix_match(word, &known), "{word}");
         }
     }
 }

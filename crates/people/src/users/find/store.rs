@@ -1,75 +1,86 @@
 //! SQL of the user lists.
 
 use kernel::base::{RecordId, Result, Timestamp, UserId};
-use kernel::store::delta::{Delta, From};
-use kernel::store::{Arms, CursorKey, Db, Passed, Select, Walk};
+use kernel::store::delta::{Delta, DeltaStart};
+use kernel::store::{ArmSql, CursorKey, Db, IndexWalk, Select, WalkRow};
 
 use super::super::User;
-use super::super::store::{FIND_BY_EMAIL, FULL, StoredUser, UserColumns, complete};
-use super::{Filter, Place};
+use super::super::store::{FIND_BY_EMAIL, FULL, StoredUser, UserColumns, with_identities};
+use super::{Filter, UserListKey};
 
-const USERS: Arms = Arms::new(UserColumns::LIST, "users", &["created_at", "id"]);
+const USERS: ArmSql = ArmSql::new(UserColumns::LIST, "users", &["created_at", "id"]);
 
 kernel::statements! {
-    BY_CREATION = kernel::arm!(USERS.along("users_by_creation"));
+    BY_CREATION = kernel::arm!(USERS.use_index("users_by_creation"));
 }
 
-impl Passed for StoredUser {
+impl WalkRow for StoredUser {
     type Key = (Timestamp, UserId);
 
-    fn key(&self) -> Self::Key {
+    fn sort_key(&self) -> Self::Key {
         (self.user.created_at, self.user.id)
     }
 }
 
 /// A page of matching users, and the key after which the next page starts.
-pub async fn list(db: &Db, filter: &Filter, after: Option<Place>, limit: usize) -> Result<(Vec<User>, Option<Place>)> {
+pub async fn list_users(
+    db: &Db,
+    filter: &Filter,
+    after: Option<UserListKey>,
+    limit: usize,
+) -> Result<(Vec<User>, Option<UserListKey>)> {
     let (found, next) = match (&filter.email, filter.updated_since) {
         (Some(email), _) => {
             let found: Option<StoredUser> = db.find(FIND_BY_EMAIL, kernel::args![email]).await?;
-            (found.into_iter().filter(|stored| filter.matches(&stored.user)).collect(), None)
+            (found.into_iter().filter(|stored| filter.matches_user(&stored.user)).collect(), None)
         }
-        (None, Some(since)) => follow(db, filter, since, after, limit).await?,
-        (None, None) => newest(db, filter, after, limit).await?,
+        (None, Some(since)) => list_changes(db, filter, since, after, limit).await?,
+        (None, None) => list_newest(db, filter, after, limit).await?,
     };
-    Ok((complete(db, found).await?, next))
+    Ok((with_identities(db, found).await?, next))
 }
 
-type Found = (Vec<StoredUser>, Option<Place>);
+type UserRowPage = (Vec<StoredUser>, Option<UserListKey>);
 
-async fn newest(db: &Db, filter: &Filter, after: Option<Place>, limit: usize) -> Result<Found> {
+async fn list_newest(db: &Db, filter: &Filter, after: Option<UserListKey>, limit: usize) -> Result<UserRowPage> {
     let below = match after {
-        Some(Place::Made(at, id)) => (at, id),
+        Some(UserListKey::Created(at, id)) => (at, id),
         _ => (Timestamp::from_millis(i64::MAX), UserId::NONE),
     };
     let least = (Timestamp::from_millis(0), UserId::NONE);
-    let walk = Walk::new(BY_CREATION, vec![Vec::new()], least..below, filter.is_all());
-    let (found, next) = walk.page(db, limit, |stored: &StoredUser| filter.matches(&stored.user)).await?;
-    Ok((found, next.map(|(at, id)| Place::Made(at, id))))
+    let walk = IndexWalk::new(BY_CREATION, vec![Vec::new()], least..below, filter.is_all());
+    let (found, next) = walk.load_page(db, limit, |stored: &StoredUser| filter.matches_user(&stored.user)).await?;
+    Ok((found, next.map(|(at, id)| UserListKey::Created(at, id))))
 }
 
 const DELTA: Delta = Delta { key: "id", tombstone: None };
 
 /// Rows that one request may examine.
-const LOOKED_MAX: usize = 3_000;
+const EXAMINED_ROWS_MAX: usize = 3_000;
 /// Rows of one step.
 const STEP_MAX: usize = 500;
 
 /// Changed users in the order of changes.
-async fn follow(db: &Db, filter: &Filter, since: Timestamp, after: Option<Place>, limit: usize) -> Result<Found> {
+async fn list_changes(
+    db: &Db,
+    filter: &Filter,
+    since: Timestamp,
+    after: Option<UserListKey>,
+    limit: usize,
+) -> Result<UserRowPage> {
     let until = db.last_tick().await?;
     let (mut place, mut found, mut looked, mut step) = (after, Vec::new(), 0, limit + 1);
     loop {
-        let from = place.map_or(From::Since(since), |place| From::Behind(place.to_position()));
-        let select = DELTA.follow(Select::new(FULL).along("users_by_change"), from, until).limit(step);
+        let from = place.map_or(DeltaStart::Since(since), |place| DeltaStart::Behind(place.to_position()));
+        let select = DELTA.select_changes(Select::new(FULL).use_index("users_by_change"), from, until).limit(step);
         let rows: Vec<StoredUser> = db.select(&select).await?;
         looked += rows.len();
-        let end = rows.last().filter(|_| rows.len() == step).map(Place::of_change);
-        found.extend(rows.into_iter().filter(|stored| filter.matches(&stored.user)));
-        if end.is_none() || found.len() > limit || looked >= LOOKED_MAX {
+        let end = rows.last().filter(|_| rows.len() == step).map(UserListKey::from_change);
+        found.extend(rows.into_iter().filter(|stored| filter.matches_user(&stored.user)));
+        if end.is_none() || found.len() > limit || looked >= EXAMINED_ROWS_MAX {
             let more = found.len() > limit;
             found.truncate(limit);
-            let next = if more { found.last().map(Place::of_change) } else { end };
+            let next = if more { found.last().map(UserListKey::from_change) } else { end };
             return Ok((found, next));
         }
         place = end;

@@ -5,8 +5,10 @@ use kernel::auth::{Role, end_provider_sessions};
 use kernel::base::{Error, Label, Result, UserId};
 use kernel::store::Tx;
 
-use super::super::store::{Draft, has_other_admin, insert, insert_identity, read, read_by_email, save};
-use super::super::{Identity, Status, User, fold_email, loses_admin, name_of};
+use super::super::store::{
+    UserDraft, find_user_by_email_in_tx, get_user_in_tx, has_other_admin, insert_identity, insert_user, save_user,
+};
+use super::super::{ProviderIdentity, User, UserStatus, fold_email, loses_admin, name_from_email};
 use crate::sso::{ProviderId, email_domain, find_domain_provider};
 
 kernel::statements! {
@@ -28,8 +30,8 @@ pub struct SignOn {
 
 /// The outcome of a sign-on.
 #[derive(Debug)]
-pub enum SignedOn {
-    Welcome {
+pub enum SignOnOutcome {
+    SignedIn {
         user: Box<User>,
         /// An address from the provider that the user did not get, because another user has it, or because another provider
         /// vouches for the domain of the user's address.
@@ -45,37 +47,37 @@ pub enum SignedOn {
 
 /// Finds, links or creates the user, and updates them by the provider's claims. The actor is that of the transaction. The
 /// caller starts the session.
-pub async fn sign_on(tx: &mut Tx, who: SignOn) -> Result<SignedOn> {
+pub async fn sign_on(tx: &mut Tx, who: SignOn) -> Result<SignOnOutcome> {
     tx.tick().await?;
     let email = fold_email(&who.email).map_err(|detail| Error::invalid("/email", "invalid_email", detail))?;
-    let identity = Identity { provider: who.provider, subject: who.subject };
+    let identity = ProviderIdentity { provider: who.provider, subject: who.subject };
     let found: Option<UserId> = tx.find(FIND_BY_IDENTITY, args![identity.provider, identity.subject]).await?;
     let known = found.is_some();
     let old = match found {
-        Some(id) => Some(read(tx, id).await?),
-        None => read_by_email(tx, &email).await?,
+        Some(id) => Some(get_user_in_tx(tx, id).await?),
+        None => find_user_by_email_in_tx(tx, &email).await?,
     };
-    if old.as_ref().is_some_and(|old| old.status == Status::Disabled) {
-        return Ok(SignedOn::Disabled);
+    if old.as_ref().is_some_and(|old| old.status == UserStatus::Disabled) {
+        return Ok(SignOnOutcome::Disabled);
     }
     // A provider of a tenant must not decide who is a platform operator, which it could by issuing that address.
     if !known && old.as_ref().is_some_and(|old| !old.identities.is_empty() || old.platform_operator) {
-        return Ok(SignedOn::OtherIdentity);
+        return Ok(SignOnOutcome::OtherIdentity);
     }
     let Some(role) = who.role else {
         if let Some(id) = found {
             end_provider_sessions(tx, id, &identity.provider.to_string()).await?;
         }
-        return Ok(SignedOn::NoRole);
+        return Ok(SignOnOutcome::NoRole);
     };
     let Some(old) = old else {
         let name = who.name.and_then(|name| Label::parse(&name).ok()).map(Label::into_string);
-        let name = name.unwrap_or_else(|| name_of(&email));
-        let (status, identity) = (Status::Active, Some(identity));
-        let made = insert(tx, Draft { email, name, role, status, platform_operator: false, identity }).await?;
-        return Ok(SignedOn::Welcome { user: Box::new(made), ignored_email: None });
+        let name = name.unwrap_or_else(|| name_from_email(&email));
+        let (status, identity) = (UserStatus::Active, Some(identity));
+        let made = insert_user(tx, UserDraft { email, name, role, status, platform_operator: false, identity }).await?;
+        return Ok(SignOnOutcome::SignedIn { user: Box::new(made), ignored_email: None });
     };
-    let mut new = User { last_signed_in_at: Some(tx.world().now()), ..old.clone() };
+    let mut new = User { last_signed_in_at: Some(tx.env().now()), ..old.clone() };
     let mut ignored_email = None;
     if may_rename(tx, &old, &email, identity.provider).await? {
         new.email = email;
@@ -92,15 +94,15 @@ pub async fn sign_on(tx: &mut Tx, who: SignOn) -> Result<SignedOn> {
     if !loses_admin(&old, &demoted) || has_other_admin(tx, old.id).await? {
         new.role = role;
     }
-    tx.later(NOTE_SIGN_ON, vec![new.id.into(), new.last_signed_in_at.into()]).await?;
-    let user = Box::new(save(tx, &old, new).await?);
-    Ok(SignedOn::Welcome { user, ignored_email })
+    tx.enqueue(NOTE_SIGN_ON, vec![new.id.into(), new.last_signed_in_at.into()]).await?;
+    let user = Box::new(save_user(tx, &old, new).await?);
+    Ok(SignOnOutcome::SignedIn { user, ignored_email })
 }
 
 /// Whether a provider may change a user's address: the new one must be free, and no other provider may vouch for the
 /// domain of the old one.
 async fn may_rename(tx: &mut Tx, user: &User, email: &str, provider: ProviderId) -> Result<bool> {
-    if email == user.email || read_by_email(tx, email).await?.is_some() {
+    if email == user.email || find_user_by_email_in_tx(tx, email).await?.is_some() {
         return Ok(false);
     }
     let Some(domain) = email_domain(&user.email) else { return Ok(true) };

@@ -20,10 +20,10 @@ const LINGER: Duration = Duration::from_millis(1);
 
 /// A handle to the writer thread. Cheap to clone.
 #[derive(Clone)]
-pub struct Lines(Arc<Shared>);
+pub struct LogLines(Arc<LogQueue>);
 
-struct Shared {
-    state: Mutex<State>,
+struct LogQueue {
+    state: Mutex<LogQueueState>,
     /// Notified when the queue is no longer empty.
     more: Condvar,
     /// Notified after each write.
@@ -33,7 +33,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct LogQueueState {
     waiting: Vec<u8>,
     /// Whether the writer thread is writing the lines it has taken.
     writing: bool,
@@ -43,35 +43,35 @@ struct State {
     lost: u64,
 }
 
-impl Lines {
+impl LogLines {
     /// Starts the writer thread. It calls `tell` when lines were dropped and writing works again.
-    pub fn start(out: impl Write + Send + 'static, tell: impl Fn(u64) + Send + 'static) -> Result<Self> {
-        Lines::bounded(WAITING_BYTES_MAX, out, tell)
+    pub fn spawn_writer(out: impl Write + Send + 'static, tell: impl Fn(u64) + Send + 'static) -> Result<Self> {
+        LogLines::spawn_bounded(WAITING_BYTES_MAX, out, tell)
     }
 
-    fn bounded(
+    fn spawn_bounded(
         bytes_max: usize,
         out: impl Write + Send + 'static,
         tell: impl Fn(u64) + Send + 'static,
     ) -> Result<Self> {
         let (more, done, dropped) = (Condvar::new(), Condvar::new(), AtomicU64::new(0));
-        let shared = Shared { state: Mutex::default(), more, done, dropped, bytes_max };
-        let lines = Lines(Arc::new(shared));
+        let shared = LogQueue { state: Mutex::default(), more, done, dropped, bytes_max };
+        let lines = LogLines(Arc::new(shared));
         let writer = lines.clone();
         let thread = std::thread::Builder::new().name("log-writer".to_owned());
-        thread.spawn(move || writer.write_all_day(out, tell)).map_err(Error::internal)?;
+        thread.spawn(move || writer.run_writer(out, tell)).map_err(Error::internal)?;
         Ok(lines)
     }
 
     /// How many lines have been dropped since the start.
-    pub fn dropped(&self) -> u64 {
+    pub fn dropped_lines(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
     }
 
     /// Waits until everything is written, at most `longest`.
-    pub fn flush(&self, longest: Duration) {
+    pub fn flush_within(&self, longest: Duration) {
         let until = Instant::now() + longest;
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         while state.writing || !state.waiting.is_empty() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -81,8 +81,8 @@ impl Lines {
         }
     }
 
-    fn push(&self, line: &[u8]) {
-        let mut state = self.lock();
+    fn push_line(&self, line: &[u8]) {
+        let mut state = self.lock_state();
         if state.waiting.len() + line.len() > self.0.bytes_max {
             state.lost += 1;
             self.0.dropped.fetch_add(1, Ordering::Relaxed);
@@ -96,10 +96,10 @@ impl Lines {
         }
     }
 
-    fn write_all_day(&self, mut out: impl Write, tell: impl Fn(u64)) {
+    fn run_writer(&self, mut out: impl Write, tell: impl Fn(u64)) {
         let (mut batch, mut torn) = (Vec::new(), false);
         loop {
-            let mut state = self.lock();
+            let mut state = self.lock_state();
             while state.waiting.is_empty() {
                 state.idle = true;
                 state = self.0.more.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -110,12 +110,12 @@ impl Lines {
             drop(state);
 
             let mut rest = batch.as_slice();
-            let written = write(&mut out, &mut rest, &mut torn);
+            let written = write_rest(&mut out, &mut rest, &mut torn);
             let lost = rest.split_inclusive(|byte| *byte == b'\n').count() as u64;
             self.0.dropped.fetch_add(lost, Ordering::Relaxed);
             batch.clear();
 
-            let mut state = self.lock();
+            let mut state = self.lock_state();
             state.writing = false;
             state.lost += lost;
             let to_tell = if written { std::mem::take(&mut state.lost) } else { 0 };
@@ -128,14 +128,14 @@ impl Lines {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, LogQueueState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Writes `rest` and returns whether all of it was written; the unwritten part stays in `rest`. `torn` says that the last
 /// line written has no newline.
-fn write(out: &mut impl Write, rest: &mut &[u8], torn: &mut bool) -> bool {
+fn write_rest(out: &mut impl Write, rest: &mut &[u8], torn: &mut bool) -> bool {
     if *torn && out.write_all(b"\n").is_err() {
         return false;
     }
@@ -152,8 +152,8 @@ fn write(out: &mut impl Write, rest: &mut &[u8], torn: &mut bool) -> bool {
     out.flush().is_ok()
 }
 
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = &'a Lines;
+impl<'a> MakeWriter<'a> for LogLines {
+    type Writer = &'a LogLines;
 
     fn make_writer(&'a self) -> Self::Writer {
         self
@@ -161,9 +161,9 @@ impl<'a> MakeWriter<'a> for Lines {
 }
 
 /// The subscriber writes each line with one call.
-impl Write for &Lines {
+impl Write for &LogLines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.push(line);
+        self.push_line(line);
         Ok(line.len())
     }
 
@@ -201,16 +201,17 @@ mod tests {
     }
 
     /// The log, the sender of verdicts on writes, the written bytes, and the reported numbers of dropped lines.
-    type Gated = (Lines, Sender<io::Result<usize>>, Receiver<Vec<u8>>, Receiver<u64>);
+    type Gated = (LogLines, Sender<io::Result<usize>>, Receiver<Vec<u8>>, Receiver<u64>);
 
     fn gated(bytes_max: usize) -> Gated {
         let ((decide, verdicts), (written, read), (tell, told)) = (channel(), channel(), channel());
         let lines =
-            Lines::bounded(bytes_max, Gate { verdicts, written }, move |lost| tell.send(lost).unwrap()).unwrap();
+            LogLines::spawn_bounded(bytes_max, Gate { verdicts, written }, move |lost| tell.send(lost).unwrap())
+                .unwrap();
         (lines, decide, read, told)
     }
 
-    fn log(lines: &Lines, line: &str) {
+    fn log(lines: &LogLines, line: &str) {
         let mut writer = lines.make_writer();
         writer.write_all(line.as_bytes()).unwrap();
     }
@@ -220,16 +221,16 @@ mod tests {
         let (lines, decide, read, told) = gated(10);
         log(&lines, "first\n");
         // The writer thread has taken the first line and blocks, or is about to: the bound applies to the lines behind it.
-        while !lines.lock().writing {
+        while !lines.lock_state().writing {
             std::thread::yield_now();
         }
         for _ in 0..1_000 {
             log(&lines, "second\n");
         }
-        assert_eq!(lines.dropped(), 999);
-        lines.flush(Duration::from_millis(1));
+        assert_eq!(lines.dropped_lines(), 999);
+        lines.flush_within(Duration::from_millis(1));
         drop(decide);
-        lines.flush(LONG);
+        lines.flush_within(LONG);
         let text: Vec<u8> = read.try_iter().flatten().collect();
         assert_eq!(String::from_utf8(text).unwrap(), "first\nsecond\n");
         assert_eq!(told.recv_timeout(LONG), Ok(999));
@@ -241,17 +242,17 @@ mod tests {
         let (lines, decide, read, told) = gated(1_000);
         decide.send(Err(io::ErrorKind::BrokenPipe.into())).unwrap();
         log(&lines, "lost\n");
-        lines.flush(LONG);
-        assert_eq!(lines.dropped(), 1);
+        lines.flush_within(LONG);
+        assert_eq!(lines.dropped_lines(), 1);
         // A full disk stores only the beginning of a line.
         decide.send(Ok(3)).unwrap();
         decide.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
         log(&lines, "torn\n");
-        lines.flush(LONG);
-        assert_eq!((lines.dropped(), told.try_recv().is_err()), (2, true));
+        lines.flush_within(LONG);
+        assert_eq!((lines.dropped_lines(), told.try_recv().is_err()), (2, true));
         drop(decide);
         log(&lines, "whole\n");
-        lines.flush(LONG);
+        lines.flush_within(LONG);
         let text: Vec<u8> = read.try_iter().flatten().collect();
         assert_eq!(String::from_utf8(text).unwrap(), "tor\nwhole\n");
         assert_eq!(told.recv_timeout(LONG), Ok(2));

@@ -14,19 +14,19 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use self::lines::Lines;
-use self::text::{Text, Utc};
+use self::lines::LogLines;
+use self::text::{LogTextFormat, Utc};
 use crate::config::LogFormat;
 
 /// How long the process waits at its end for the last lines to be written.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 
-static LINES: OnceLock<Lines> = OnceLock::new();
+static LINES: OnceLock<LogLines> = OnceLock::new();
 
-pub fn start(format: LogFormat, level: &str) -> Result<()> {
-    let filter = filter(level).map_err(|error| Error::internal(format!("--log-level {level:?}: {error}")))?;
+pub fn start_logging(format: LogFormat, level: &str) -> Result<()> {
+    let filter = parse_filter(level).map_err(|error| Error::internal(format!("--log-level {level:?}: {error}")))?;
     let tell = |lines| tracing::warn!(lines, "log lines dropped");
-    let lines = Lines::start(std::io::stderr(), tell)?;
+    let lines = LogLines::spawn_writer(std::io::stderr(), tell)?;
     let writer = LINES.get_or_init(|| lines).clone();
     // The maximum level lets `tracing` skip disabled events with one comparison.
     let most = filter.iter().map(|(_, level)| level).chain(filter.default_level()).max().unwrap_or(LevelFilter::OFF);
@@ -35,7 +35,7 @@ pub fn start(format: LogFormat, level: &str) -> Result<()> {
     let subscriber = subscriber.log_internal_errors(false);
     let started = match format {
         LogFormat::Text => {
-            let text = subscriber.with_ansi(std::io::stderr().is_terminal()).event_format(Text::default());
+            let text = subscriber.with_ansi(std::io::stderr().is_terminal()).event_format(LogTextFormat::default());
             text.finish().with(filter).try_init()
         }
         LogFormat::Json => {
@@ -53,7 +53,7 @@ pub fn start(format: LogFormat, level: &str) -> Result<()> {
 }
 
 /// Parses levels for everything or for parts of the service: `warn,kernel::outbound=debug`.
-fn filter(levels: &str) -> Result<Targets, Box<dyn std::error::Error>> {
+fn parse_filter(levels: &str) -> Result<Targets, Box<dyn std::error::Error>> {
     let mut filter = Targets::new();
     for word in levels.split(',') {
         let (part, level) = word.split_once('=').map_or((None, word), |(part, level)| (Some(part.trim()), level));
@@ -70,13 +70,13 @@ fn filter(levels: &str) -> Result<Targets, Box<dyn std::error::Error>> {
 }
 
 /// Waits up to [`FLUSH_MAX`] for the last lines to be written.
-pub fn finish() {
+pub fn flush_log() {
     if let Some(lines) = LINES.get() {
-        lines.flush(FLUSH_MAX);
+        lines.flush_within(FLUSH_MAX);
     }
 }
 
 /// How many lines have been dropped since the start.
-pub fn dropped() -> u64 {
-    LINES.get().map_or(0, Lines::dropped)
+pub fn dropped_lines() -> u64 {
+    LINES.get().map_or(0, LogLines::dropped_lines)
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Debug};
 
-use kernel::base::Clock;
+use kernel::base::WallClock;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::{Format, FormatEvent, FormatFields, Full, Writer};
@@ -15,15 +15,15 @@ use tracing_subscriber::registry::LookupSpan;
 const ACCESS: &str = "access";
 
 /// Formats events as lines of text.
-pub struct Text(Format<Full, Utc>);
+pub struct LogTextFormat(Format<Full, Utc>);
 
-impl Default for Text {
+impl Default for LogTextFormat {
     fn default() -> Self {
-        Text(format().with_timer(Utc))
+        LogTextFormat(format().with_timer(Utc))
     }
 }
 
-impl<S, N> FormatEvent<S, N> for Text
+impl<S, N> FormatEvent<S, N> for LogTextFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -36,7 +36,7 @@ where
         }
         Utc.format_time(&mut line)?;
         line.write_str("  INFO access:")?;
-        let mut fields = Fields { line, written: Ok(()) };
+        let mut fields = AccessFields { line, written: Ok(()) };
         event.record(&mut fields);
         fields.written?;
         fields.line.write_char('\n')
@@ -48,42 +48,42 @@ pub struct Utc;
 
 impl FormatTime for Utc {
     fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
-        write!(line, "{}", Clock::System.now())
+        write!(line, "{}", WallClock::System.now())
     }
 }
 
-struct Fields<'a> {
+struct AccessFields<'a> {
     line: Writer<'a>,
     written: fmt::Result,
 }
 
-impl Fields<'_> {
+impl AccessFields<'_> {
     /// Writes a field whose value needs no escaping.
-    fn plain(&mut self, field: &Field, parts: &[&str]) {
+    fn write_plain(&mut self, field: &Field, parts: &[&str]) {
         let start = [" ", field.name(), "="];
         let all = start.iter().chain(parts);
         self.written = self.written.and_then(|()| all.copied().try_for_each(|part| self.line.write_str(part)));
     }
 }
 
-impl Visit for Fields<'_> {
+impl Visit for AccessFields<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.plain(field, &[]);
+        self.write_plain(field, &[]);
         self.written = self.written.and_then(|()| write!(self.line, "{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
         let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\';
         if value.bytes().all(is_plain) {
-            self.plain(field, &["\"", value, "\""]);
+            self.write_plain(field, &["\"", value, "\""]);
         } else {
             self.record_debug(field, &value);
         }
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        match Thousandths::of(value) {
-            Some(spelt) => self.plain(field, &[spelt.as_str()]),
+        match Thousandths::from_f64(value) {
+            Some(spelt) => self.write_plain(field, &[spelt.as_str()]),
             None => self.record_debug(field, &value),
         }
     }
@@ -100,7 +100,7 @@ impl Thousandths {
     /// Below this, a number has so few digits that its decimal text is unambiguous.
     const MAX: f64 = 1e9;
 
-    fn of(value: f64) -> Option<Self> {
+    fn from_f64(value: f64) -> Option<Self> {
         let whole = (value * 1e3).round();
         if value.is_sign_negative() || !(0.0..Self::MAX).contains(&whole) || (whole / 1e3).to_bits() != value.to_bits()
         {
@@ -115,18 +115,18 @@ impl Thousandths {
                 break;
             }
             if place == 3 {
-                spelt.push(b'.');
+                spelt.push_byte(b'.');
             }
             let digit = u8::try_from(rest % 10).unwrap_or_default();
             if digit != 0 || place >= 2 || spelt.start < spelt.end {
-                spelt.push(b'0' + digit);
+                spelt.push_byte(b'0' + digit);
             }
             rest /= 10;
         }
         Some(spelt)
     }
 
-    fn push(&mut self, byte: u8) {
+    fn push_byte(&mut self, byte: u8) {
         self.start -= 1;
         self.text[self.start] = byte;
     }
@@ -163,7 +163,7 @@ mod tests {
         let written = Written::default();
         tracing::subscriber::with_default(by(written.clone()), what);
         let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
-        let time = Clock::System.now().to_string().len();
+        let time = WallClock::System.now().to_string().len();
         text.lines().map(|line| line[time..].to_owned()).collect()
     }
 
@@ -186,7 +186,7 @@ mod tests {
         };
         let own = |to: Written| -> Box<dyn Subscriber + Send + Sync> {
             let all = tracing_subscriber::fmt().with_ansi(false).with_writer(move || to.clone());
-            Box::new(all.event_format(Text::default()).finish())
+            Box::new(all.event_format(LogTextFormat::default()).finish())
         };
         let theirs = |to: Written| -> Box<dyn Subscriber + Send + Sync> {
             let all = tracing_subscriber::fmt().with_ansi(false).with_writer(move || to.clone());

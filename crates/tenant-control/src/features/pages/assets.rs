@@ -24,16 +24,16 @@ pub static OVERVIEW_SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
 pub static ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("/assets/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")));
 
-pub async fn stylesheet(uri: Uri) -> impl IntoResponse {
-    STYLESHEET.serve(&uri)
+pub async fn serve_stylesheet(uri: Uri) -> impl IntoResponse {
+    STYLESHEET.to_response(&uri)
 }
 
-pub async fn overview_script(uri: Uri) -> impl IntoResponse {
-    OVERVIEW_SCRIPT.serve(&uri)
+pub async fn serve_overview_script(uri: Uri) -> impl IntoResponse {
+    OVERVIEW_SCRIPT.to_response(&uri)
 }
 
-pub async fn icon(uri: Uri) -> impl IntoResponse {
-    ICON.serve(&uri)
+pub async fn serve_icon(uri: Uri) -> impl IntoResponse {
+    ICON.to_response(&uri)
 }
 
 impl Asset {
@@ -44,7 +44,7 @@ impl Asset {
     }
 
     /// Cached forever only under its own hash: during a rolling upgrade, a new page may request an asset from an old node.
-    fn serve(&self, uri: &Uri) -> impl IntoResponse + use<> {
+    fn to_response(&self, uri: &Uri) -> impl IntoResponse + use<> {
         let asked = uri.query().and_then(|query| query.strip_prefix("v="));
         let caching = if asked == Some(&self.version) { "public, max-age=31536000, immutable" } else { "no-cache" };
         ([(header::CONTENT_TYPE, self.content_type), (header::CACHE_CONTROL, caching)], self.text)

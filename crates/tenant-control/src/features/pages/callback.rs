@@ -9,11 +9,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use kernel::base::{Error, Result};
-use kernel::http::{BaseUrl, Context, Policy, Shared};
+use kernel::http::{BaseUrl, RatePolicy, RequestContext, SharedApp};
 
-use super::page::{IN_A_MINUTE, Page, REFERRER_POLICY};
+use super::page::{HtmlPage, REFERRER_POLICY, RETRY_IN_A_MINUTE};
 use people::cookie;
-use people::sso::{Arrived, Ended, Told, complete};
+use people::sso::{CallbackOutcome, CallbackRequest, RefusalMessage, complete_sign_on};
 
 #[derive(Template)]
 #[template(path = "sso_refused.html")]
@@ -25,85 +25,88 @@ struct SsoRefused<'a> {
     request_id: &'a str,
 }
 
-pub async fn callback(
-    State(app): State<Shared>,
-    Extension(context): Extension<Arc<Context>>,
+pub async fn handle_sso_callback(
+    State(app): State<SharedApp>,
+    Extension(context): Extension<Arc<RequestContext>>,
     method: Method,
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response> {
     // Only GET uses up the sign-on: programs that preview links send HEAD.
     if method != Method::GET {
-        context.charge_address(&app, Policy::Public)?;
+        context.charge_address(&app, RatePolicy::Public)?;
         return Ok([(header::REFERRER_POLICY, REFERRER_POLICY)].into_response());
     }
     let base_url = &app.settings.base_url;
-    let arrived = Arrived {
+    let arrived = CallbackRequest {
         query: uri.query().unwrap_or_default(),
         headers: &headers,
         address: context.address,
         request_id: context.request_id.clone(),
     };
-    let ended = match complete(&app, arrived).await {
+    let ended = match complete_sign_on(&app, arrived).await {
         Ok(ended) => ended,
         // A person waits for the answer, so it is a page.
         Err(error) if error.code().status() == 503 => {
             tracing::warn!(%error, request_id = &*context.request_id, "failed to finish a sign-on");
-            return Ok(([IN_A_MINUTE], page(Told::Unavailable, &context)?).into_response());
+            return Ok(
+                ([RETRY_IN_A_MINUTE], render_sso_refusal(RefusalMessage::Unavailable, &context)?).into_response()
+            );
         }
         Err(error) => return Err(error),
     };
     match ended {
-        Ended::Welcome { session, redirect_to, cookie } => {
+        CallbackOutcome::SignedIn { session, redirect_to, cookie } => {
             app.clone().end_replaced_sessions(headers, context).await;
-            let session = cookie::setting(base_url.cookie_name(), session.reveal(), base_url.is_https());
+            let session =
+                cookie::set_cookie_header(base_url.cookie_name(), session.expose_secret(), base_url.is_https());
             let mut response = StatusCode::SEE_OTHER.into_response();
             let headers = response.headers_mut();
             headers.insert(header::LOCATION, HeaderValue::try_from(redirect_to).map_err(Error::internal)?);
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
             headers.insert(header::REFERRER_POLICY, REFERRER_POLICY);
             headers.append(header::SET_COOKIE, HeaderValue::try_from(session).map_err(Error::internal)?);
-            headers.append(header::SET_COOKIE, forgetting(base_url, &cookie)?);
+            headers.append(header::SET_COOKIE, clear_cookie_header(base_url, &cookie)?);
             Ok(response)
         }
-        Ended::Unknown => {
+        CallbackOutcome::Unknown => {
             tracing::info!(request_id = &*context.request_id, "sign-on callback without a matching cookie");
-            context.charge_address(&app, Policy::AuthFailures)?;
-            page(Told::Again, &context)
+            context.charge_address(&app, RatePolicy::AuthFailures)?;
+            render_sso_refusal(RefusalMessage::TryAgain, &context)
         }
-        Ended::Refused { told, cookie } => {
+        CallbackOutcome::Refused { message: told, cookie } => {
             // The reason is shown even past the rate limit: the sign-on was valid, and is used up.
-            drop(context.charge_address(&app, Policy::AuthFailures));
-            let mut response = page(told, &context)?;
-            response.headers_mut().append(header::SET_COOKIE, forgetting(base_url, &cookie)?);
+            drop(context.charge_address(&app, RatePolicy::AuthFailures));
+            let mut response = render_sso_refusal(told, &context)?;
+            response.headers_mut().append(header::SET_COOKIE, clear_cookie_header(base_url, &cookie)?);
             Ok(response)
         }
     }
 }
 
-fn page(told: Told, context: &Context) -> Result<Response> {
+fn render_sso_refusal(told: RefusalMessage, context: &RequestContext) -> Result<Response> {
     let (status, heading, lead, advice) = match told {
-        Told::Again => (
+        RefusalMessage::TryAgain => (
             StatusCode::BAD_REQUEST,
             "This sign-in has ended",
             "It was finished before, took longer than ten minutes, began in another browser, or the way in was changed \
              meanwhile.",
             "Begin again, and stay in the same browser until you are back.",
         ),
-        Told::Unavailable => (
+        RefusalMessage::Unavailable => (
             StatusCode::SERVICE_UNAVAILABLE,
             "Not right now",
             "This service cannot sign anybody in at the moment.",
             "Wait a minute, then load this page again, or begin again.",
         ),
-        Told::Provider => (
+        RefusalMessage::Provider => (
             StatusCode::BAD_REQUEST,
             "Your provider did not sign you in",
             "The place where your organization signs in said no, could not be reached, or gave an answer that cannot be \
              trusted.",
             "Begin again. If it happens once more, tell your administrator.",
         ),
-        Told::NotAllowed => (
+        RefusalMessage::NotAllowed => (
             StatusCode::FORBIDDEN,
             "You cannot sign in here",
             "Your provider knows you, but this account may not use this service.",
@@ -112,11 +115,11 @@ fn page(told: Told, context: &Context) -> Result<Response> {
         ),
     };
     let refused = SsoRefused { here: "/signin", heading, lead, advice, request_id: &context.request_id };
-    Ok(Page::new(&refused)?.status(status).into_response())
+    Ok(HtmlPage::new(&refused)?.with_status(status).into_response())
 }
 
 /// The header that deletes the cookie of a finished sign-on.
-fn forgetting(base_url: &BaseUrl, name: &str) -> Result<HeaderValue> {
-    let cookie = cookie::clearing(name, base_url.is_https());
+fn clear_cookie_header(base_url: &BaseUrl, name: &str) -> Result<HeaderValue> {
+    let cookie = cookie::clear_cookie_header(name, base_url.is_https());
     HeaderValue::try_from(cookie).map_err(Error::internal)
 }

@@ -14,9 +14,9 @@ pub struct Contract {
     pub info: Info,
     pub tags: Vec<Tag>,
     /// Operations by path and method.
-    pub paths: Entries<Entries<Operation>>,
+    pub paths: Entries<Entries<ApiOperation>>,
     /// Webhook requests by kind of event and method.
-    pub webhooks: Entries<Entries<Operation>>,
+    pub webhooks: Entries<Entries<ApiOperation>>,
     components: Components,
 }
 
@@ -34,13 +34,13 @@ pub struct Tag {
 
 #[derive(Deserialize)]
 struct Components {
-    schemas: BTreeMap<String, Schema>,
-    responses: BTreeMap<String, Answer>,
+    schemas: BTreeMap<String, ApiSchema>,
+    responses: BTreeMap<String, ApiResponse>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Operation {
+pub struct ApiOperation {
     #[serde(rename = "operationId")]
     pub id: String,
     #[serde(default)]
@@ -50,18 +50,18 @@ pub struct Operation {
     #[serde(default)]
     pub description: String,
     #[serde(default)]
-    pub parameters: Vec<Parameter>,
-    pub request_body: Option<Body>,
+    pub parameters: Vec<ApiParameter>,
+    pub request_body: Option<ApiRequestBody>,
     /// By status.
     #[serde(default)]
-    pub responses: BTreeMap<String, Answer>,
+    pub responses: BTreeMap<String, ApiResponse>,
     /// Any one of these is enough: a kind of credential with the scopes it needs.
     #[serde(default)]
     pub security: Vec<BTreeMap<String, Vec<String>>>,
 }
 
 #[derive(Deserialize)]
-pub struct Parameter {
+pub struct ApiParameter {
     pub name: String,
     #[serde(rename = "in")]
     pub place: String,
@@ -69,50 +69,50 @@ pub struct Parameter {
     pub required: bool,
     #[serde(default)]
     pub description: String,
-    pub schema: Schema,
+    pub schema: ApiSchema,
 }
 
 #[derive(Deserialize)]
-pub struct Body {
-    pub content: Entries<Media>,
+pub struct ApiRequestBody {
+    pub content: Entries<ApiMedia>,
 }
 
 /// A response, or a reference to one.
 #[derive(Deserialize)]
-pub struct Answer {
+pub struct ApiResponse {
     #[serde(rename = "$ref")]
     pub reference: Option<String>,
     #[serde(default)]
     pub description: String,
     #[serde(default)]
-    pub content: Entries<Media>,
+    pub content: Entries<ApiMedia>,
 }
 
 #[derive(Deserialize)]
-pub struct Media {
+pub struct ApiMedia {
     #[serde(default)]
-    pub schema: Schema,
+    pub schema: ApiSchema,
     pub example: Option<Value>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Schema {
+pub struct ApiSchema {
     #[serde(rename = "$ref")]
     pub reference: Option<String>,
     #[serde(rename = "type")]
-    pub kinds: Option<Kinds>,
+    pub kinds: Option<SchemaTypes>,
     pub format: Option<String>,
     pub description: Option<String>,
-    pub properties: Entries<Schema>,
+    pub properties: Entries<ApiSchema>,
     pub required: Vec<String>,
-    pub items: Option<Box<Schema>>,
+    pub items: Option<Box<ApiSchema>>,
     /// The schema of all other fields, if there is one.
     #[serde(deserialize_with = "schema_or_nothing")]
-    pub additional_properties: Option<Box<Schema>>,
-    pub one_of: Vec<Schema>,
-    pub any_of: Vec<Schema>,
-    pub all_of: Vec<Schema>,
+    pub additional_properties: Option<Box<ApiSchema>>,
+    pub one_of: Vec<ApiSchema>,
+    pub any_of: Vec<ApiSchema>,
+    pub all_of: Vec<ApiSchema>,
     #[serde(rename = "enum")]
     pub values: Vec<Value>,
     pub default: Option<Value>,
@@ -130,7 +130,7 @@ pub struct Schema {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub enum Kinds {
+pub enum SchemaTypes {
     One(String),
     Any(Vec<String>),
 }
@@ -144,10 +144,10 @@ impl Contract {
     }
 
     /// The schema itself, or the one that it refers to.
-    pub fn resolve<'a>(&'a self, schema: &'a Schema) -> &'a Schema {
+    pub fn resolve_schema<'a>(&'a self, schema: &'a ApiSchema) -> &'a ApiSchema {
         let mut found = schema;
         for _ in 0..REFERENCES_MAX {
-            match found.name().and_then(|name| self.components.schemas.get(name)) {
+            match found.reference_name().and_then(|name| self.components.schemas.get(name)) {
                 Some(next) => found = next,
                 None => break,
             }
@@ -156,25 +156,25 @@ impl Contract {
     }
 
     /// The response itself, or the one that it refers to.
-    pub fn answer<'a>(&'a self, answer: &'a Answer) -> &'a Answer {
+    pub fn resolve_response<'a>(&'a self, answer: &'a ApiResponse) -> &'a ApiResponse {
         let name = answer.reference.as_deref().map(last_word);
         name.and_then(|name| self.components.responses.get(name)).unwrap_or(answer)
     }
 }
 
-impl Schema {
+impl ApiSchema {
     /// The name of the schema that this one refers to.
-    pub fn name(&self) -> Option<&str> {
+    pub fn reference_name(&self) -> Option<&str> {
         self.reference.as_deref().map(last_word)
     }
 
     /// The alternatives of `oneOf` and `anyOf`.
-    pub fn variants(&self) -> impl Iterator<Item = &Schema> {
+    pub fn variants(&self) -> impl Iterator<Item = &ApiSchema> {
         self.one_of.iter().chain(&self.any_of)
     }
 
     pub fn is_null(&self) -> bool {
-        matches!(&self.kinds, Some(Kinds::One(kind)) if kind == "null")
+        matches!(&self.kinds, Some(SchemaTypes::One(kind)) if kind == "null")
     }
 }
 
@@ -183,7 +183,9 @@ fn last_word(reference: &str) -> &str {
 }
 
 /// `additionalProperties` is mostly a boolean, and only for few objects a schema.
-fn schema_or_nothing<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Box<Schema>>, D::Error> {
+fn schema_or_nothing<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<Box<ApiSchema>>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Object(said) if !said.is_empty() => {
             serde_json::from_value(Value::Object(said)).map(Some).map_err(serde::de::Error::custom)
@@ -196,7 +198,7 @@ fn schema_or_nothing<'de, D: Deserializer<'de>>(deserializer: D) -> std::result:
 pub struct Entries<T>(Vec<(String, T)>);
 
 impl<T> Entries<T> {
-    pub fn all(&self) -> impl Iterator<Item = (&str, &T)> {
+    pub fn iter_members(&self) -> impl Iterator<Item = (&str, &T)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 }
@@ -209,13 +211,13 @@ impl<T> Default for Entries<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        deserializer.deserialize_map(Members(PhantomData))
+        deserializer.deserialize_map(EntriesVisitor(PhantomData))
     }
 }
 
-struct Members<T>(PhantomData<T>);
+struct EntriesVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for EntriesVisitor<T> {
     type Value = Entries<T>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,10 +3,10 @@
 use askama::Template;
 use axum::extract::State;
 use kernel::base::Result;
-use kernel::http::Shared;
+use kernel::http::SharedApp;
 
 use super::guides::{GUIDES, Guide};
-use super::page::Page;
+use super::page::HtmlPage;
 
 #[derive(Template)]
 #[template(path = "documentation.html")]
@@ -16,7 +16,7 @@ struct Documentation<'a> {
     guides: &'static [Guide],
 }
 
-pub async fn documentation(State(app): State<Shared>) -> Result<Page> {
+pub async fn show_documentation(State(app): State<SharedApp>) -> Result<HtmlPage> {
     let base_url = app.settings.base_url.as_str();
-    Page::new(&Documentation { here: "/documentation/", base_url, guides: GUIDES })
+    HtmlPage::new(&Documentation { here: "/documentation/", base_url, guides: GUIDES })
 }

@@ -4,51 +4,56 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use kernel::base::{Code, Error, Result};
-use kernel::http::Shared;
+use kernel::http::SharedApp;
 use serde::Serialize;
 
-use super::page::Page;
+use super::page::HtmlPage;
 use feature_kit::registry;
 
 #[derive(Template)]
 #[template(path = "errors.html")]
 struct Errors {
     here: &'static str,
-    groups: Vec<Group>,
+    groups: Vec<ErrorGroup>,
 }
 
 /// The codes of one status.
-struct Group {
+struct ErrorGroup {
     status: u16,
     reason: &'static str,
-    entries: Vec<Entry>,
+    entries: Vec<ErrorEntry>,
 }
 
-struct Entry {
+struct ErrorEntry {
     code: Code,
     header: Option<&'static str>,
     example: String,
 }
 
-pub async fn errors(State(app): State<Shared>) -> Result<Page> {
+pub async fn show_errors(State(app): State<SharedApp>) -> Result<HtmlPage> {
     let base_url = app.settings.base_url.as_str();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<ErrorGroup> = Vec::new();
     for code in registry().error_codes.clone() {
-        let entry = Entry { code, header: header(code), example: Problem::example(base_url, code)? };
+        let entry =
+            ErrorEntry { code, header: example_header(code), example: ExampleProblem::render_example(base_url, code)? };
         match groups.iter_mut().find(|group| group.status == code.status()) {
             Some(group) => group.entries.push(entry),
-            None => groups.push(Group { status: code.status(), reason: reason(code.status()), entries: vec![entry] }),
+            None => groups.push(ErrorGroup {
+                status: code.status(),
+                reason: status_reason(code.status()),
+                entries: vec![entry],
+            }),
         }
     }
-    Page::new(&Errors { here: "/documentation/errors/", groups })
+    HtmlPage::new(&Errors { here: "/documentation/errors/", groups })
 }
 
-pub fn reason(status: u16) -> &'static str {
+pub fn status_reason(status: u16) -> &'static str {
     StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default()
 }
 
 /// The response header that a client should read with this code.
-fn header(code: Code) -> Option<&'static str> {
+fn example_header(code: Code) -> Option<&'static str> {
     match code.status() {
         401 => Some("WWW-Authenticate: Bearer"),
         405 => Some("Allow: GET, HEAD"),
@@ -60,7 +65,7 @@ fn header(code: Code) -> Option<&'static str> {
 
 /// A problem as the API returns it; a test compares its members with those of a real one.
 #[derive(Serialize)]
-struct Problem<'a> {
+struct ExampleProblem<'a> {
     r#type: String,
     title: &'a str,
     status: u16,
@@ -81,11 +86,11 @@ struct BadField<'a> {
     detail: &'a str,
 }
 
-impl Problem<'_> {
-    fn example(base_url: &str, code: Code) -> Result<String> {
+impl ExampleProblem<'_> {
+    fn render_example(base_url: &str, code: Code) -> Result<String> {
         let bad_field =
             BadField { pointer: "/expires_days", code: "out_of_range", detail: "must be between 1 and 365" };
-        let problem = Problem {
+        let problem = ExampleProblem {
             r#type: format!("{base_url}/documentation/errors/#{}", code.name()),
             title: code.title(),
             status: code.status(),

@@ -2,11 +2,11 @@
 
 use serde_json::{Number, Value};
 
-use super::contract::{Contract, Kinds, Media, Parameter, Schema};
+use super::contract::{ApiMedia, ApiParameter, ApiSchema, Contract, SchemaTypes};
 use super::markdown;
 
 /// A row of a table of fields.
-pub struct Field {
+pub struct FieldRow {
     /// The level of nesting.
     pub depth: usize,
     pub name: String,
@@ -15,24 +15,24 @@ pub struct Field {
     /// The type, in words.
     pub kind: String,
     pub need: &'static str,
-    pub notes: Vec<Note>,
+    pub notes: Vec<FieldNote>,
     /// As HTML.
     pub description: String,
 }
 
 /// A bound, or the allowed values.
-pub struct Note {
+pub struct FieldNote {
     pub words: String,
     pub codes: Vec<String>,
 }
 
 /// One form of a request or response body.
-pub struct Shape {
+pub struct BodyShape {
     /// Unique on its page.
     pub anchor: String,
     /// Empty if it is the only form.
     pub title: String,
-    pub fields: Vec<Field>,
+    pub fields: Vec<FieldRow>,
     pub example: Option<String>,
 }
 
@@ -43,9 +43,9 @@ const DEPTH_MAX: usize = 5;
 const WITHIN_MAX: usize = 4;
 
 /// The forms of a request or response body, each with its example if there is one.
-pub fn shapes(contract: &Contract, media: &Media, anchor: &str) -> Vec<Shape> {
-    let whole = contract.resolve(&media.schema);
-    let mut forms: Vec<&Schema> = whole.variants().collect();
+pub fn body_shapes(contract: &Contract, media: &ApiMedia, anchor: &str) -> Vec<BodyShape> {
+    let whole = contract.resolve_schema(&media.schema);
+    let mut forms: Vec<&ApiSchema> = whole.variants().collect();
     if forms.is_empty() {
         forms.push(&media.schema);
     }
@@ -53,20 +53,20 @@ pub fn shapes(contract: &Contract, media: &Media, anchor: &str) -> Vec<Shape> {
     let mut given = media.example.as_ref();
     let mut shapes = Vec::new();
     for (number, form) in forms.into_iter().enumerate() {
-        let found = contract.resolve(form);
+        let found = contract.resolve_schema(form);
         let example = given.take().or(found.example.as_ref()).or(found.examples.first());
-        shapes.push(Shape {
+        shapes.push(BodyShape {
             anchor: format!("{anchor}-{}", number + 1),
-            title: form.name().filter(|_| !is_alone).unwrap_or_default().to_owned(),
-            fields: fields(contract, form),
-            example: example.map(pretty),
+            title: form.reference_name().filter(|_| !is_alone).unwrap_or_default().to_owned(),
+            fields: schema_rows(contract, form),
+            example: example.map(format_example),
         });
     }
     shapes
 }
 
 /// Formats an example: a string as plain text, anything else as JSON.
-pub fn pretty(example: &Value) -> String {
+pub fn format_example(example: &Value) -> String {
     match example {
         Value::String(text) => text.clone(),
         // `#` indents, and a JSON value can always be formatted.
@@ -74,109 +74,110 @@ pub fn pretty(example: &Value) -> String {
     }
 }
 
-pub fn parameter(contract: &Contract, parameter: &Parameter) -> Field {
-    let walk = Walk { contract, within: Vec::new(), fields: Vec::new() };
-    let field = walk.row(&parameter.name, &parameter.schema, need(parameter.required), Place::default());
-    Field { description: markdown::render(&parameter.description), ..field }
+pub fn parameter_row(contract: &Contract, parameter: &ApiParameter) -> FieldRow {
+    let walk = FieldWalk { contract, within: Vec::new(), fields: Vec::new() };
+    let field =
+        walk.field_row(&parameter.name, &parameter.schema, need_word(parameter.required), FieldPosition::default());
+    FieldRow { description: markdown::to_html(&parameter.description), ..field }
 }
 
-fn fields(contract: &Contract, schema: &Schema) -> Vec<Field> {
-    let mut walk = Walk { contract, within: Vec::new(), fields: Vec::new() };
-    walk.members(schema, Place::default(), false);
+fn schema_rows(contract: &Contract, schema: &ApiSchema) -> Vec<FieldRow> {
+    let mut walk = FieldWalk { contract, within: Vec::new(), fields: Vec::new() };
+    walk.add_members(schema, FieldPosition::default(), false);
     walk.fields
 }
 
-fn need(is_required: bool) -> &'static str {
+fn need_word(is_required: bool) -> &'static str {
     if is_required { "required" } else { "optional" }
 }
 
-struct Walk<'a> {
+struct FieldWalk<'a> {
     contract: &'a Contract,
     /// The schemas that are being shown, so that a recursive one is not shown again.
     within: Vec<&'a str>,
-    fields: Vec<Field>,
+    fields: Vec<FieldRow>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Place<'a> {
+struct FieldPosition<'a> {
     depth: usize,
     parent: &'a str,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> FieldWalk<'a> {
     /// Adds the fields of an object with all its parts and variants, or of the items of a list.
-    fn members(&mut self, schema: &'a Schema, place: Place<'a>, is_choice: bool) {
-        let name = schema.name();
+    fn add_members(&mut self, schema: &'a ApiSchema, place: FieldPosition<'a>, is_choice: bool) {
+        let name = schema.reference_name();
         if place.depth > DEPTH_MAX || name.is_some_and(|name| self.within.contains(&name)) {
             return;
         }
         self.within.extend(name);
-        let found = self.contract.resolve(schema);
+        let found = self.contract.resolve_schema(schema);
         for part in &found.all_of {
-            self.members(part, place, is_choice);
+            self.add_members(part, place, is_choice);
         }
         let is_one_of_many = found.variants().filter(|variant| !variant.is_null()).count() > 1;
         for variant in found.variants() {
-            self.members(variant, place, is_choice || is_one_of_many);
+            self.add_members(variant, place, is_choice || is_one_of_many);
         }
-        for (name, field) in found.properties.all() {
+        for (name, field) in found.properties.iter_members() {
             let is_required = found.required.iter().any(|required| required == name);
-            let need = if is_required && is_choice { "one of these" } else { need(is_required) };
-            self.field(name, field, need, place);
+            let need = if is_required && is_choice { "one of these" } else { need_word(is_required) };
+            self.add_field(name, field, need, place);
         }
         if let Some(each) = &found.additional_properties {
-            self.field("any other name", each, "optional", place);
+            self.add_field("any other name", each, "optional", place);
         }
         if let Some(items) = &found.items {
-            self.members(items, place, is_choice);
+            self.add_members(items, place, is_choice);
         }
         if name.is_some() {
             self.within.pop();
         }
     }
 
-    fn field(&mut self, name: &'a str, schema: &'a Schema, need: &'static str, place: Place<'a>) {
-        let row = self.row(name, schema, need, place);
+    fn add_field(&mut self, name: &'a str, schema: &'a ApiSchema, need: &'static str, place: FieldPosition<'a>) {
+        let row = self.field_row(name, schema, need, place);
         self.fields.push(row);
-        self.members(schema, Place { depth: place.depth + 1, parent: name }, false);
+        self.add_members(schema, FieldPosition { depth: place.depth + 1, parent: name }, false);
     }
 
-    fn row(&self, name: &str, schema: &Schema, need: &'static str, place: Place<'_>) -> Field {
-        let found = self.contract.resolve(schema);
+    fn field_row(&self, name: &str, schema: &ApiSchema, need: &'static str, place: FieldPosition<'_>) -> FieldRow {
+        let found = self.contract.resolve_schema(schema);
         let said = [schema, found].into_iter().chain(found.variants()).find_map(|schema| schema.description.as_deref());
         let mut notes = Vec::new();
         self.add_notes(schema, "", WITHIN_MAX, &mut notes);
-        Field {
+        FieldRow {
             depth: place.depth,
             name: name.to_owned(),
             parent: place.parent.to_owned(),
-            kind: self.kind(schema, WITHIN_MAX),
+            kind: self.type_words(schema, WITHIN_MAX),
             need,
             notes,
-            description: said.map(markdown::render).unwrap_or_default(),
+            description: said.map(markdown::to_html).unwrap_or_default(),
         }
     }
 
-    fn kind(&self, schema: &Schema, left: usize) -> String {
-        let found = self.contract.resolve(schema);
+    fn type_words(&self, schema: &ApiSchema, left: usize) -> String {
+        let found = self.contract.resolve_schema(schema);
         let named: &[String] = match &found.kinds {
-            Some(Kinds::One(kind)) => std::slice::from_ref(kind),
-            Some(Kinds::Any(kinds)) => kinds,
+            Some(SchemaTypes::One(kind)) => std::slice::from_ref(kind),
+            Some(SchemaTypes::Any(kinds)) => kinds,
             None => &[],
         };
         let mut kinds: Vec<String> = Vec::new();
         for kind in named {
             kinds.push(match (kind.as_str(), &found.items, &found.format) {
-                ("array", Some(items), _) if left > 0 => format!("array of {}", self.kind(items, left - 1)),
+                ("array", Some(items), _) if left > 0 => format!("array of {}", self.type_words(items, left - 1)),
                 ("string", _, Some(format)) => format!("string ({format})"),
                 (kind, _, _) => kind.to_owned(),
             });
         }
         if kinds.is_empty() && left > 0 {
-            kinds.extend(found.variants().map(|variant| self.kind(variant, left - 1)));
+            kinds.extend(found.variants().map(|variant| self.type_words(variant, left - 1)));
         }
         if kinds.is_empty() {
-            let is_object = !found.all_of.is_empty() || found.properties.all().next().is_some();
+            let is_object = !found.all_of.is_empty() || found.properties.iter_members().next().is_some();
             let kind = if is_object { "object" } else { "any JSON" };
             kinds.push(kind.to_owned());
         }
@@ -190,26 +191,26 @@ impl<'a> Walk<'a> {
     }
 
     /// Adds the notes of the schema, of its variants, and of its items.
-    fn add_notes(&self, schema: &Schema, whose: &str, left: usize, notes: &mut Vec<Note>) {
-        let found = self.contract.resolve(schema);
+    fn add_notes(&self, schema: &ApiSchema, whose: &str, left: usize, notes: &mut Vec<FieldNote>) {
+        let found = self.contract.resolve_schema(schema);
         let bounds = [
-            range(found.min_length.as_ref(), found.max_length.as_ref(), " characters"),
-            range(found.minimum.as_ref(), found.maximum.as_ref(), ""),
-            range(found.min_items.as_ref(), found.max_items.as_ref(), " items"),
-            range(None, found.max_properties.as_ref(), " fields"),
+            format_range(found.min_length.as_ref(), found.max_length.as_ref(), " characters"),
+            format_range(found.minimum.as_ref(), found.maximum.as_ref(), ""),
+            format_range(found.min_items.as_ref(), found.max_items.as_ref(), " items"),
+            format_range(None, found.max_properties.as_ref(), " fields"),
         ];
         for words in bounds.into_iter().flatten() {
-            notes.push(Note { words: format!("{whose}{words}"), codes: Vec::new() });
+            notes.push(FieldNote { words: format!("{whose}{words}"), codes: Vec::new() });
         }
-        let written = |values: &[Value]| -> Vec<String> { values.iter().map(plain).collect() };
+        let written = |values: &[Value]| -> Vec<String> { values.iter().map(format_value).collect() };
         if !found.values.is_empty() {
-            notes.push(Note { words: format!("{whose}one of"), codes: written(&found.values) });
+            notes.push(FieldNote { words: format!("{whose}one of"), codes: written(&found.values) });
         }
         if let Some(pattern) = &found.pattern {
-            notes.push(Note { words: format!("{whose}matches"), codes: vec![pattern.clone()] });
+            notes.push(FieldNote { words: format!("{whose}matches"), codes: vec![pattern.clone()] });
         }
         if let Some(default) = &found.default {
-            notes.push(Note { words: format!("{whose}default"), codes: written(std::slice::from_ref(default)) });
+            notes.push(FieldNote { words: format!("{whose}default"), codes: written(std::slice::from_ref(default)) });
         }
         if left > 0 {
             for variant in found.variants() {
@@ -223,14 +224,14 @@ impl<'a> Walk<'a> {
 }
 
 /// Formats a value on one line.
-fn plain(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
 }
 
-fn range(least: Option<&Number>, most: Option<&Number>, unit: &str) -> Option<String> {
+fn format_range(least: Option<&Number>, most: Option<&Number>, unit: &str) -> Option<String> {
     match (least, most) {
         (Some(least), Some(most)) => Some(format!("{least} to {most}{unit}")),
         (Some(least), None) => Some(format!("at least {least}{unit}")),
@@ -258,34 +259,34 @@ mod tests {
                 {"type": "object", "required": ["a"], "properties": {"a": {"type": "string", "enum": ["x", "y"]}}}]}}}
     }"##;
 
-    fn rows(contract: &Contract, name: &str) -> Vec<String> {
-        let schema = Schema { reference: Some(format!("#/components/schemas/{name}")), ..Schema::default() };
-        let shown = |field: Field| {
+    fn row_texts(contract: &Contract, name: &str) -> Vec<String> {
+        let schema = ApiSchema { reference: Some(format!("#/components/schemas/{name}")), ..ApiSchema::default() };
+        let shown = |field: FieldRow| {
             let notes = field.notes.iter().map(|note| format!("{} {}", note.words, note.codes.join(" ")));
             let notes: Vec<String> = notes.map(|note| note.trim_end().to_owned()).collect();
             format!("{} {} {} {} [{}]", field.depth, field.name, field.kind, field.need, notes.join("; "))
         };
-        fields(contract, &schema).into_iter().map(shown).collect()
+        schema_rows(contract, &schema).into_iter().map(shown).collect()
     }
 
     #[test]
     fn a_schema_within_itself_is_shown_once() {
         let contract = Contract::parse(SAMPLE).unwrap();
         assert_eq!(
-            rows(&contract, "Node"),
+            row_texts(&contract, "Node"),
             [
                 "0 name string required [1 to 9 characters]",
                 "0 children array of object optional [at most 3 items]",
                 "0 at string (date-time) or null optional []",
             ]
         );
-        assert!(rows(&contract, "Circle").is_empty());
+        assert!(row_texts(&contract, "Circle").is_empty());
     }
 
     #[test]
     fn fields_of_a_choice_stand_in_the_order_of_the_document() {
         let contract = Contract::parse(SAMPLE).unwrap();
         let expected = ["0 b integer one of these [default 4]", "0 a string one of these [one of x y]"];
-        assert_eq!(rows(&contract, "Either"), expected);
+        assert_eq!(row_texts(&contract, "Either"), expected);
     }
 }

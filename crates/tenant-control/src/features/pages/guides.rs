@@ -3,8 +3,8 @@
 use askama::Template;
 use kernel::base::{Error, Result};
 
-use super::library::Pages;
-use super::markdown::{self, Section};
+use super::library::LibraryPages;
+use super::markdown::{self, MarkdownSection};
 
 pub const PATH: &str = "/documentation/guides/";
 
@@ -66,7 +66,7 @@ pub const GUIDES: &[Guide] = &[
 
 impl Guide {
     pub fn title(&self) -> &'static str {
-        self.parts().0
+        self.split_title().0
     }
 
     pub fn path(&self) -> String {
@@ -74,7 +74,7 @@ impl Guide {
     }
 
     /// Title and text.
-    fn parts(&self) -> (&'static str, &'static str) {
+    fn split_title(&self) -> (&'static str, &'static str) {
         let (title, text) = self.text.split_once('\n').unwrap_or((self.text, ""));
         (title.trim_start_matches("# "), text)
     }
@@ -92,7 +92,7 @@ struct Guides {
 struct GuidePage {
     here: &'static str,
     title: &'static str,
-    sections: Vec<Section>,
+    sections: Vec<MarkdownSection>,
     /// As HTML.
     body: String,
 }
@@ -100,12 +100,12 @@ struct GuidePage {
 /// The base URL in the guides, which the pages replace by that of the service.
 const SERVICE: &str = "http://127.0.0.1:8080";
 
-pub fn write(pages: &mut Pages, base_url: &str) -> Result<()> {
+pub fn render_guides(pages: &mut LibraryPages, base_url: &str) -> Result<()> {
     let guides = Guides { here: PATH, guides: GUIDES };
     pages.insert(PATH.to_owned(), guides.render().map_err(Error::internal)?);
     for guide in GUIDES {
-        let (title, text) = guide.parts();
-        let text = markdown::render_whole(&text.replace(SERVICE, base_url), &lead);
+        let (title, text) = guide.split_title();
+        let text = markdown::to_html_with_anchors(&text.replace(SERVICE, base_url), &resolve_link);
         let page = GuidePage { here: "", title, sections: text.sections, body: text.html };
         pages.insert(guide.path(), page.render().map_err(Error::internal)?);
     }
@@ -113,7 +113,7 @@ pub fn write(pages: &mut Pages, base_url: &str) -> Result<()> {
 }
 
 /// The page that a link in a file of `docs/` leads to. `None`, and so no link, for a file without a page.
-fn lead(url: &str) -> Option<String> {
+fn resolve_link(url: &str) -> Option<String> {
     let (file, place) = url.split_at(url.find('#').unwrap_or(url.len()));
     let name = file.strip_suffix(".md");
     let page = match file {
@@ -121,7 +121,7 @@ fn lead(url: &str) -> Option<String> {
         "../CHANGELOG.md" => "/documentation/changelog/".to_owned(),
         _ => match GUIDES.iter().find(|guide| Some(guide.name) == name) {
             Some(guide) => guide.path(),
-            None => return markdown::permitted(url),
+            None => return markdown::permit_link(url),
         },
     };
     Some(format!("{page}{place}"))
@@ -141,10 +141,10 @@ mod tests {
             ("#here", "#here"),
             ("https://cel.dev", "https://cel.dev"),
         ] {
-            assert_eq!(lead(url).as_deref(), Some(page));
+            assert_eq!(resolve_link(url).as_deref(), Some(page));
         }
         for url in ["../LICENSE", "nothing.md", "javascript:alert(1)"] {
-            assert_eq!(lead(url), None, "{url}");
+            assert_eq!(resolve_link(url), None, "{url}");
         }
     }
 

@@ -3,9 +3,9 @@
 use askama::Template;
 use axum::extract::State;
 use kernel::base::Result;
-use kernel::http::Shared;
+use kernel::http::SharedApp;
 
-use super::page::Page;
+use super::page::HtmlPage;
 
 #[derive(Template)]
 #[template(path = "home.html")]
@@ -14,6 +14,6 @@ struct Home<'a> {
     base_url: &'a str,
 }
 
-pub async fn home(State(app): State<Shared>) -> Result<Page> {
-    Page::new(&Home { here: "/", base_url: app.settings.base_url.as_str() })
+pub async fn show_home(State(app): State<SharedApp>) -> Result<HtmlPage> {
+    HtmlPage::new(&Home { here: "/", base_url: app.settings.base_url.as_str() })
 }

@@ -6,31 +6,31 @@ use std::collections::BTreeMap;
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
 /// A rendered text with anchors at its headings.
-pub struct Text {
+pub struct MarkdownText {
     pub html: String,
-    pub sections: Vec<Section>,
+    pub sections: Vec<MarkdownSection>,
 }
 
 /// A heading of the second level.
-pub struct Section {
+pub struct MarkdownSection {
     pub anchor: String,
     pub title: String,
 }
 
 /// Renders HTML that is safe to put into a page. It has no anchors, which could occur twice on a page with several texts.
-pub fn render(text: &str) -> String {
-    written(&events(text, &permitted))
+pub fn to_html(text: &str) -> String {
+    events_to_html(&parse_events(text, &permit_link))
 }
 
 /// The same with anchors. `lead` maps the targets of links; a link without a target becomes text.
-pub fn render_whole(text: &str, lead: &dyn Fn(&str) -> Option<String>) -> Text {
-    let mut events = events(text, lead);
+pub fn to_html_with_anchors(text: &str, lead: &dyn Fn(&str) -> Option<String>) -> MarkdownText {
+    let mut events = parse_events(text, lead);
     let sections = add_anchors(&mut events);
-    Text { html: written(&events), sections }
+    MarkdownText { html: events_to_html(&events), sections }
 }
 
 /// The target of a link, if it is permitted: another site, a page of this service, or an anchor on the same page.
-pub fn permitted(url: &str) -> Option<String> {
+pub fn permit_link(url: &str) -> Option<String> {
     let is_elsewhere = ["https://", "http://", "mailto:", "#"].iter().any(|start| url.starts_with(start));
     // Two slashes begin a host name, and browsers accept backslashes too.
     let is_ours = url.strip_prefix('/').is_some_and(|rest| !rest.starts_with(['/', '\\']));
@@ -38,27 +38,31 @@ pub fn permitted(url: &str) -> Option<String> {
 }
 
 /// The anchor of a heading.
-pub fn anchor(title: &str) -> String {
+pub fn heading_anchor(title: &str) -> String {
     let kept = |letter: &char| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter);
     title.to_lowercase().chars().filter(kept).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
-fn written(events: &[Event<'_>]) -> String {
+fn events_to_html(events: &[Event<'_>]) -> String {
     let mut text = String::new();
     html::push_html(&mut text, events.iter().cloned());
     text
 }
 
-fn events<'a>(text: &'a str, lead: &dyn Fn(&str) -> Option<String>) -> Vec<Event<'a>> {
+fn parse_events<'a>(text: &'a str, lead: &dyn Fn(&str) -> Option<String>) -> Vec<Event<'a>> {
     let mut is_dropped = false;
     let parser = Parser::new_ext(text, Options::ENABLE_TABLES);
-    with_tables(&parser.filter_map(|event| harmless(event, lead, &mut is_dropped)).collect::<Vec<_>>())
+    with_tables(&parser.filter_map(|event| sanitize_event(event, lead, &mut is_dropped)).collect::<Vec<_>>())
 }
 
 const CODE_BEGINS: &str = "<pre role=\"group\" aria-label=\"Code\" tabindex=\"0\"><code>";
 
 /// Replaces or drops unsafe events. `is_dropped` says that the start of the current link was dropped.
-fn harmless<'a>(event: Event<'a>, lead: &dyn Fn(&str) -> Option<String>, is_dropped: &mut bool) -> Option<Event<'a>> {
+fn sanitize_event<'a>(
+    event: Event<'a>,
+    lead: &dyn Fn(&str) -> Option<String>,
+    is_dropped: &mut bool,
+) -> Option<Event<'a>> {
     Some(match event {
         Event::Html(text) | Event::InlineHtml(text) => Event::Text(text),
         Event::Start(Tag::Image { .. }) | Event::End(TagEnd::Image) => return None,
@@ -123,16 +127,16 @@ fn with_tables<'a>(events: &[Event<'a>]) -> Vec<Event<'a>> {
     all
 }
 
-fn add_anchors(events: &mut [Event<'_>]) -> Vec<Section> {
+fn add_anchors(events: &mut [Event<'_>]) -> Vec<MarkdownSection> {
     let starts = events.iter().enumerate().filter(|(_, event)| matches!(event, Event::Start(Tag::Heading { .. })));
-    let titles: Vec<String> = starts.map(|(at, _)| title(&events[at..])).collect();
+    let titles: Vec<String> = starts.map(|(at, _)| heading_title(&events[at..])).collect();
     let headings = events.iter_mut().filter_map(|event| match event {
         Event::Start(Tag::Heading { level, id, .. }) => Some((*level, id)),
         _ => None,
     });
     let (mut sections, mut taken) = (Vec::new(), BTreeMap::<String, usize>::new());
     for (title, (level, id)) in titles.into_iter().zip(headings) {
-        let mut anchor = anchor(&title);
+        let mut anchor = heading_anchor(&title);
         let before = taken.entry(anchor.clone()).or_default();
         if *before > 0 {
             anchor = format!("{anchor}-{before}");
@@ -140,14 +144,14 @@ fn add_anchors(events: &mut [Event<'_>]) -> Vec<Section> {
         *before += 1;
         *id = Some(anchor.clone().into());
         if level == HeadingLevel::H2 {
-            sections.push(Section { anchor, title });
+            sections.push(MarkdownSection { anchor, title });
         }
     }
     sections
 }
 
 /// The text of the heading that begins here.
-fn title(events: &[Event<'_>]) -> String {
+fn heading_title(events: &[Event<'_>]) -> String {
     let within = events.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))));
     let words = within.filter_map(|event| match event {
         Event::Text(words) | Event::Code(words) => Some(&**words),
@@ -162,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_the_guides_are_written_in_is_rendered() {
-        let html = render("One\n*two*.\n\n- a\n  - b **c**\n\n1. `d`\n\n```sh\ne <f>\n```\n\n### G\n");
+        let html = to_html("One\n*two*.\n\n- a\n  - b **c**\n\n1. `d`\n\n```sh\ne <f>\n```\n\n### G\n");
         for part in
             ["<em>two</em>.</p>", "<li>b <strong>c</strong></li>", "<ol>\n<li><code>d</code></li>", "<h3>G</h3>"]
         {
@@ -173,17 +177,17 @@ mod tests {
 
     #[test]
     fn a_table_has_headers_above_or_at_the_side() {
-        let above = render("| a | |\n|---|---|\n| b | c |\n");
+        let above = to_html("| a | |\n|---|---|\n| b | c |\n");
         assert!(above.contains("<thead><tr><th scope=\"col\">a</th><td></td></tr></thead>"), "{above}");
         assert!(above.contains("<tbody>\n<tr><td>b</td><td>c</td></tr>\n</tbody>"), "{above}");
-        let aside = render("| | |\n|---|---|\n| `b` | c |\n");
+        let aside = to_html("| | |\n|---|---|\n| `b` | c |\n");
         assert!(!aside.contains("<thead>"), "{aside}");
         assert!(aside.contains("<tbody>\n<tr><th scope=\"row\"><code>b</code></th><td>c</td></tr>"), "{aside}");
     }
 
     #[test]
     fn headings_have_anchors_and_no_two_the_same() {
-        let text = render_whole("## Why did it `fail`?\n\n## Again\n\n## Again\n\n### Within\n", &permitted);
+        let text = to_html_with_anchors("## Why did it `fail`?\n\n## Again\n\n## Again\n\n### Within\n", &permit_link);
         let anchors: Vec<&str> = text.sections.iter().map(|section| section.anchor.as_str()).collect();
         assert_eq!(anchors, ["why-did-it-fail", "again", "again-1"]);
         assert!(text.html.contains("<h2 id=\"why-did-it-fail\">") && text.html.contains("<h3 id=\"within\">"));
@@ -192,18 +196,18 @@ mod tests {
     #[test]
     fn links_lead_only_where_they_may() {
         for url in ["https://a.test/", "mailto:a@b.test", "/c/", "#d"] {
-            let html = render(&format!("see [there]({url})."));
+            let html = to_html(&format!("see [there]({url})."));
             assert!(html.contains(&format!("see <a href=\"{url}\">there</a>.")), "{html}");
         }
         for url in ["javascript:alert(1)", "data:text/html,x", "//a.test", "/\\a.test", "docs/a.md"] {
-            let html = render(&format!("see [there]({url}) and [here](/c/)."));
+            let html = to_html(&format!("see [there]({url}) and [here](/c/)."));
             assert_eq!(html, "<p>see there and <a href=\"/c/\">here</a>.</p>\n", "{url}");
         }
     }
 
     #[test]
     fn nothing_that_is_written_becomes_html() {
-        let html = render(
+        let html = to_html(
             "### <h>\n\n<b> `<c>` **<d>** [<e>](/\"onclick=) ![<i>](/f)\n\n- <g>\n\n| <j> |\n|---|\n\n<script>\n",
         );
         for dangerous in ["<b>", "<c>", "<d>", "<e>", "<g>", "<h>", "<i>", "<j>", "<img", "<script", "\"onclick"] {

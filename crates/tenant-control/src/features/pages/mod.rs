@@ -11,6 +11,7 @@ mod documentation;
 mod errors;
 mod fields;
 mod guides;
+mod health_monitor;
 mod home;
 mod library;
 mod markdown;
@@ -23,52 +24,51 @@ mod signin;
 mod signin_link;
 mod signout;
 mod status;
-mod watched;
 
-pub use assets::{icon, overview_script, stylesheet};
-pub use callback::callback;
-pub use changelog::{changelog, feed};
-pub use documentation::documentation;
-pub use errors::errors;
-pub use home::home;
-pub use library::{Library, library};
-pub use overview::overview;
-pub use rate_limits::rate_limits;
-pub use refused::refused;
-pub use signin::{begin_signin, signin};
+pub use assets::{serve_icon, serve_overview_script, serve_stylesheet};
+pub use callback::handle_sso_callback;
+pub use changelog::{serve_changelog_feed, show_changelog};
+pub use documentation::show_documentation;
+pub use errors::show_errors;
+pub use health_monitor::{HealthMonitor, measure_queue};
+pub use home::show_home;
+pub use library::{Library, show_library_page};
+pub use overview::show_overview;
+pub use rate_limits::show_rate_limits;
+pub use refused::render_refusal;
+pub use signin::{begin_signin, show_signin};
 pub use signin_link::{REDEEM_PATH, redeem_link};
-pub use signout::signout;
-pub use status::status;
-pub use watched::{Watched, measure};
+pub use signout::sign_out;
+pub use status::show_status;
 
 use feature_kit::Feature;
-use kernel::http::{Api, Policy};
+use kernel::http::{Api, RatePolicy};
 use people::sso;
 
 pub const FEATURE: Feature = Feature { name: "pages", more_operations: mount, ..Feature::NEW };
 
 fn mount(api: Api) -> Api {
-    api.page("/", Policy::Public, home)
-        .page("/api/rate-limits/", Policy::Public, rate_limits)
-        .page("/documentation/", Policy::Public, documentation)
-        .page("/documentation/api/", Policy::Public, library)
-        .page("/documentation/api/{name}/", Policy::Public, library)
-        .page("/documentation/guides/", Policy::Public, library)
-        .page("/documentation/guides/{name}/", Policy::Public, library)
-        .page("/documentation/errors/", Policy::Public, errors)
-        .page("/documentation/changelog/", Policy::Public, changelog)
-        .page("/documentation/changelog/atom.xml", Policy::Public, feed)
-        .page("/status/", Policy::Public, status)
-        .charging_page("/signin", signin)
-        .charging_form("/signin", begin_signin)
-        .charging_form(REDEEM_PATH, redeem_link)
+    api.add_page("/", RatePolicy::Public, show_home)
+        .add_page("/api/rate-limits/", RatePolicy::Public, show_rate_limits)
+        .add_page("/documentation/", RatePolicy::Public, show_documentation)
+        .add_page("/documentation/api/", RatePolicy::Public, show_library_page)
+        .add_page("/documentation/api/{name}/", RatePolicy::Public, show_library_page)
+        .add_page("/documentation/guides/", RatePolicy::Public, show_library_page)
+        .add_page("/documentation/guides/{name}/", RatePolicy::Public, show_library_page)
+        .add_page("/documentation/errors/", RatePolicy::Public, show_errors)
+        .add_page("/documentation/changelog/", RatePolicy::Public, show_changelog)
+        .add_page("/documentation/changelog/atom.xml", RatePolicy::Public, serve_changelog_feed)
+        .add_page("/status/", RatePolicy::Public, show_status)
+        .add_charging_page("/signin", show_signin)
+        .add_charging_form("/signin", begin_signin)
+        .add_charging_form(REDEEM_PATH, redeem_link)
         // Only a callback that does not fit a sign-on is charged.
-        .charging_page(sso::CALLBACK_PATH, callback)
-        .form("/signout", Policy::Public, signout)
+        .add_charging_page(sso::CALLBACK_PATH, handle_sso_callback)
+        .add_form("/signout", RatePolicy::Public, sign_out)
         // The page charges the caller's own budget, or the address's when nobody is signed in.
-        .charging_page("/overview", overview)
-        .refusal_page(refused)
-        .free("/assets/style.css", stylesheet)
-        .free("/assets/overview.js", overview_script)
-        .free("/assets/icon.svg", icon)
+        .add_charging_page("/overview", show_overview)
+        .set_refusal_page(render_refusal)
+        .add_uncharged_route("/assets/style.css", serve_stylesheet)
+        .add_uncharged_route("/assets/overview.js", serve_overview_script)
+        .add_uncharged_route("/assets/icon.svg", serve_icon)
 }

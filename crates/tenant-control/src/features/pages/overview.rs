@@ -3,12 +3,12 @@
 use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use kernel::auth::{Identity, Scope, UserIdentity};
+use kernel::auth::{PrincipalIdentity, Scope, UserIdentity};
 use kernel::base::{Result, Timestamp};
-use kernel::http::{Access, Caller, Policy, Rules};
+use kernel::http::{Access, Caller, RatePolicy, Rules};
 use kernel::rules;
 
-use super::page::{Page, REFERRER_POLICY, minute_words, words};
+use super::page::{HtmlPage, REFERRER_POLICY, duration_words, minute_words};
 use people::api_keys::{EXPIRES_DAYS_DEFAULT, EXPIRES_DAYS_MAX};
 
 #[derive(Template)]
@@ -29,21 +29,21 @@ struct Overview<'a> {
     expires_days_max: i64,
 }
 
-rules! { Looking = Rules::new(Policy::Read, &[]); }
+rules! { Looking = Rules::new(RatePolicy::Read, &[]); }
 
 /// `Access` charges the caller's own rate limit, or the `public` one of the address if nobody is signed in.
-pub async fn overview(caller: Result<Access<Looking>>) -> Result<Response> {
+pub async fn show_overview(caller: Result<Access<Looking>>) -> Result<Response> {
     let caller = match caller {
         Ok(caller) => caller,
         Err(error) if error.code().status() == 401 => return Ok(to_signin()),
         Err(error) => return Err(error),
     };
     // An API key is no user; its identity is at /api/auth/session.
-    let Identity::User(user) = caller.identity() else { return Ok(to_signin()) };
-    page(&caller, user).map(Page::into_response)
+    let PrincipalIdentity::User(user) = caller.identity() else { return Ok(to_signin()) };
+    render_overview(&caller, user).map(HtmlPage::into_response)
 }
 
-fn page(caller: &Caller, user: &UserIdentity) -> Result<Page> {
+fn render_overview(caller: &Caller, user: &UserIdentity) -> Result<HtmlPage> {
     let settings = &caller.app().settings;
     let overview = Overview {
         here: "/overview",
@@ -53,13 +53,17 @@ fn page(caller: &Caller, user: &UserIdentity) -> Result<Page> {
         tenant_slug: &caller.tenant().slug,
         user,
         expires_at: caller.expires_at(),
-        absolute_limit: words(settings.session_absolute_ms),
-        may_make_keys: caller.scopes().holds(Scope::ApiKeysWrite),
-        grantable: Scope::ALL.iter().filter(|scope| caller.scopes().holds(**scope)).map(|scope| scope.name()).collect(),
+        absolute_limit: duration_words(settings.session_absolute_ms),
+        may_make_keys: caller.scopes().has_scope(Scope::ApiKeysWrite),
+        grantable: Scope::ALL
+            .iter()
+            .filter(|scope| caller.scopes().has_scope(**scope))
+            .map(|scope| scope.name())
+            .collect(),
         expires_days_default: EXPIRES_DAYS_DEFAULT,
         expires_days_max: EXPIRES_DAYS_MAX,
     };
-    Page::with_script(&overview, &settings.base_url)
+    HtmlPage::with_script(&overview, &settings.base_url)
 }
 
 fn to_signin() -> Response {

@@ -7,7 +7,7 @@ use kernel::base::{Error, HOUR_MS, MINUTE_MS, Result, Timestamp};
 use kernel::http::BaseUrl;
 
 /// A rendered page.
-pub struct Page {
+pub struct HtmlPage {
     status: StatusCode,
     html: String,
     content_security_policy: &'static str,
@@ -15,24 +15,24 @@ pub struct Page {
 }
 
 /// The content security policy of a static page: only our own stylesheet and icon, no scripts, frames or forms.
-pub const STILL: &str =
+pub const STATIC_POLICY: &str =
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// For a form whose response redirects to an identity provider. Some browsers apply `form-action` to the redirect too, and
 /// the page cannot know the provider, so any https URL is allowed.
-const LEADING: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
+const EXTERNAL_FORM_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
     form-action 'self' https:; frame-ancestors 'none'";
 
 /// The same for a service without TLS, to try it out with a provider without TLS.
-const LEADING_PLAIN: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
+const EXTERNAL_FORM_POLICY_PLAIN: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
     form-action 'self' https: http:; frame-ancestors 'none'";
 
 /// Also allows our own script, which calls our own API. The sign-out form may redirect to a provider.
-const SCRIPTED: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; \
+const SCRIPT_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; \
     connect-src 'self'; base-uri 'none'; form-action 'self' https:; frame-ancestors 'none'";
 
 /// The same without TLS.
-const SCRIPTED_PLAIN: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; \
+const SCRIPT_POLICY_PLAIN: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; \
     connect-src 'self'; base-uri 'none'; form-action 'self' https: http:; frame-ancestors 'none'";
 
 /// The URL of a page may contain a sign-in token, so no referrer is sent.
@@ -43,51 +43,52 @@ pub const REFERRER_POLICY: HeaderValue = HeaderValue::from_static("no-referrer")
 const OWN_REFERRER_POLICY: HeaderValue = HeaderValue::from_static("same-origin");
 
 /// For a form whose response stays on this service.
-const OWN_FORM: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
+const OWN_FORM_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
     form-action 'self'; frame-ancestors 'none'";
 
 /// For a page with a form and a token in its URL: only the origin is sent, and the form still has its `Origin`. With
 /// `same-origin` the token would be in the `Referer` of the stylesheet request, which proxies in front of the service log.
 const ORIGIN_REFERRER_POLICY: HeaderValue = HeaderValue::from_static("strict-origin");
 
-impl Page {
+impl HtmlPage {
     pub fn new(template: &impl Template) -> Result<Self> {
-        template.render().map(Page::rendered).map_err(Error::internal)
+        template.render().map(HtmlPage::from_html).map_err(Error::internal)
     }
 
     /// A page of rendered HTML.
-    pub fn rendered(html: String) -> Self {
-        let (content_security_policy, referrer_policy) = (STILL, REFERRER_POLICY);
-        Page { status: StatusCode::OK, html, content_security_policy, referrer_policy }
+    pub fn from_html(html: String) -> Self {
+        let (content_security_policy, referrer_policy) = (STATIC_POLICY, REFERRER_POLICY);
+        HtmlPage { status: StatusCode::OK, html, content_security_policy, referrer_policy }
     }
 
     /// A page with a form that redirects to another site.
-    pub fn leading(template: &impl Template, base_url: &BaseUrl) -> Result<Self> {
-        let content_security_policy = if base_url.is_https() { LEADING } else { LEADING_PLAIN };
+    pub fn with_external_form(template: &impl Template, base_url: &BaseUrl) -> Result<Self> {
+        let content_security_policy =
+            if base_url.is_https() { EXTERNAL_FORM_POLICY } else { EXTERNAL_FORM_POLICY_PLAIN };
         let referrer_policy = OWN_REFERRER_POLICY;
-        Ok(Page { content_security_policy, referrer_policy, ..Page::new(template)? })
+        Ok(HtmlPage { content_security_policy, referrer_policy, ..HtmlPage::new(template)? })
     }
 
     /// A page with a form of this service, and a token in its URL.
     pub fn with_token(template: &impl Template) -> Result<Self> {
-        let (content_security_policy, referrer_policy) = (OWN_FORM, ORIGIN_REFERRER_POLICY);
-        Ok(Page { content_security_policy, referrer_policy, ..Page::new(template)? })
+        let (content_security_policy, referrer_policy) = (OWN_FORM_POLICY, ORIGIN_REFERRER_POLICY);
+        Ok(HtmlPage { content_security_policy, referrer_policy, ..HtmlPage::new(template)? })
     }
 
     /// A page with a form that redirects to another site, and a script of this service.
     pub fn with_script(template: &impl Template, base_url: &BaseUrl) -> Result<Self> {
-        let content_security_policy = if base_url.is_https() { SCRIPTED } else { SCRIPTED_PLAIN };
+        let content_security_policy = if base_url.is_https() { SCRIPT_POLICY } else { SCRIPT_POLICY_PLAIN };
         let referrer_policy = OWN_REFERRER_POLICY;
-        Ok(Page { content_security_policy, referrer_policy, ..Page::new(template)? })
+        Ok(HtmlPage { content_security_policy, referrer_policy, ..HtmlPage::new(template)? })
     }
 
     #[must_use]
-    pub fn status(self, status: StatusCode) -> Self {
-        Page { status, ..self }
+    pub fn with_status(self, status: StatusCode) -> Self {
+        HtmlPage { status, ..self }
     }
 }
 
-impl IntoResponse for Page {
+impl IntoResponse for HtmlPage {
     fn into_response(self) -> Response {
         let headers = [
             (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(self.content_security_policy)),
@@ -98,7 +99,7 @@ impl IntoResponse for Page {
 }
 
 /// `Retry-After` for the pages that tell people to try again in a minute.
-pub const IN_A_MINUTE: (HeaderName, HeaderValue) = (header::RETRY_AFTER, HeaderValue::from_static("60"));
+pub const RETRY_IN_A_MINUTE: (HeaderName, HeaderValue) = (header::RETRY_AFTER, HeaderValue::from_static("60"));
 
 /// Formats a time to the minute: `2026-11-15 09:30 UTC`.
 pub fn minute_words(at: Timestamp) -> String {
@@ -107,7 +108,7 @@ pub fn minute_words(at: Timestamp) -> String {
 }
 
 /// Formats a duration: `12 hours`, `90 minutes`.
-pub fn words(ms: i64) -> String {
+pub fn duration_words(ms: i64) -> String {
     let (count, unit) = if ms % HOUR_MS == 0 { (ms / HOUR_MS, "hour") } else { (ms / MINUTE_MS, "minute") };
     format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
@@ -118,8 +119,8 @@ mod tests {
 
     #[test]
     fn a_length_of_time_reads_as_people_say_it() {
-        assert_eq!(words(90 * MINUTE_MS), "90 minutes");
-        assert_eq!(words(12 * HOUR_MS), "12 hours");
-        assert_eq!(words(HOUR_MS), "1 hour");
+        assert_eq!(duration_words(90 * MINUTE_MS), "90 minutes");
+        assert_eq!(duration_words(12 * HOUR_MS), "12 hours");
+        assert_eq!(duration_words(HOUR_MS), "1 hour");
     }
 }

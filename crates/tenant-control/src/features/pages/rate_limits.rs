@@ -3,9 +3,9 @@
 use askama::Template;
 use axum::extract::State;
 use kernel::base::Result;
-use kernel::http::{Policy, PolicyLimit, Shared, WINDOW_SECONDS};
+use kernel::http::{PolicyLimit, RatePolicy, SharedApp, WINDOW_SECONDS};
 
-use super::page::Page;
+use super::page::HtmlPage;
 
 #[derive(Template)]
 #[template(path = "rate_limits.html")]
@@ -22,10 +22,10 @@ struct RateLimits<'a> {
 /// The number of requests that the caller of the example has made.
 const EXAMPLE_USED: u64 = 13;
 
-pub async fn rate_limits(State(app): State<Shared>) -> Result<Page> {
-    let rows: Vec<PolicyLimit> = app.limiter.table().rows().collect();
-    let read_quota = rows.iter().find(|row| row.policy == Policy::Read).map_or(0, |row| row.per_minute);
-    Page::new(&RateLimits {
+pub async fn show_rate_limits(State(app): State<SharedApp>) -> Result<HtmlPage> {
+    let rows: Vec<PolicyLimit> = app.limiter.rate_table().policy_limits().collect();
+    let read_quota = rows.iter().find(|row| row.policy == RatePolicy::Read).map_or(0, |row| row.per_minute);
+    HtmlPage::new(&RateLimits {
         here: "/api/rate-limits/",
         base_url: app.settings.base_url.as_str(),
         window_seconds: WINDOW_SECONDS,

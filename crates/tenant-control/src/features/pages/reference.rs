@@ -4,10 +4,10 @@
 use askama::Template;
 use kernel::base::{Error, Result};
 
-use super::contract::{Answer, Contract, Operation, Parameter};
-use super::errors::reason;
-use super::fields::{self, Field, Shape, pretty};
-use super::library::Pages;
+use super::contract::{ApiOperation, ApiParameter, ApiResponse, Contract};
+use super::errors::status_reason;
+use super::fields::{self, BodyShape, FieldRow, format_example};
+use super::library::LibraryPages;
 use super::markdown;
 
 const PATH: &str = "/documentation/api/";
@@ -15,45 +15,45 @@ const EVENTS_PATH: &str = "/documentation/api/events/";
 
 #[derive(Template)]
 #[template(path = "reference.html")]
-struct Reference<'a> {
+struct ReferencePage<'a> {
     here: &'static str,
     version: &'a str,
     about: String,
-    groups: &'a [Group<'a>],
+    groups: &'a [OperationGroup<'a>],
     events_path: &'static str,
 }
 
 /// The operations of one tag.
-struct Group<'a> {
+struct OperationGroup<'a> {
     name: &'a str,
     anchor: String,
     description: &'a str,
-    entries: Vec<Entry<'a>>,
+    entries: Vec<OperationEntry<'a>>,
 }
 
-struct Entry<'a> {
+struct OperationEntry<'a> {
     method: String,
     path: &'a str,
-    operation: &'a Operation,
+    operation: &'a ApiOperation,
 }
 
 #[derive(Template)]
 #[template(path = "operation.html")]
 struct OperationPage<'a> {
     here: &'static str,
-    entry: &'a Entry<'a>,
-    group: &'a Group<'a>,
+    entry: &'a OperationEntry<'a>,
+    group: &'a OperationGroup<'a>,
     description: String,
     credential: Credential,
     /// Any one of these scopes is enough.
     scopes: Vec<&'a str>,
-    inputs: Vec<Input<'a>>,
-    bodies: Vec<Shape>,
+    inputs: Vec<OperationInput<'a>>,
+    bodies: Vec<BodyShape>,
     command: String,
     /// The shell variables that the command uses.
     variables: Vec<String>,
-    statuses: Vec<Status<'a>>,
-    answers: Vec<Shape>,
+    statuses: Vec<ResponseStatus<'a>>,
+    answers: Vec<BodyShape>,
 }
 
 enum Credential {
@@ -63,12 +63,12 @@ enum Credential {
 }
 
 /// A parameter.
-struct Input<'a> {
+struct OperationInput<'a> {
     place: &'a str,
-    field: Field,
+    field: FieldRow,
 }
 
-struct Status<'a> {
+struct ResponseStatus<'a> {
     code: &'a str,
     reason: &'static str,
     meaning: String,
@@ -76,15 +76,15 @@ struct Status<'a> {
 
 #[derive(Template)]
 #[template(path = "events.html")]
-struct Events<'a> {
+struct EventsPage<'a> {
     here: &'static str,
     /// The headers of every delivery.
-    inputs: Vec<Input<'a>>,
-    kinds: Vec<Kind<'a>>,
+    inputs: Vec<OperationInput<'a>>,
+    kinds: Vec<DocumentedEvent<'a>>,
 }
 
 /// A kind of event.
-struct Kind<'a> {
+struct DocumentedEvent<'a> {
     name: &'a str,
     anchor: &'a str,
     summary: String,
@@ -92,104 +92,119 @@ struct Kind<'a> {
 }
 
 /// Renders all pages of the document.
-pub fn write(pages: &mut Pages, json: &str, base_url: &str) -> Result<()> {
+pub fn render_reference(pages: &mut LibraryPages, json: &str, base_url: &str) -> Result<()> {
     let contract = Contract::parse(json)?;
-    let groups = groups(&contract);
-    let reference = Reference {
+    let groups = group_operations(&contract);
+    let reference = ReferencePage {
         here: PATH,
         version: &contract.info.version,
-        about: markdown::render(&contract.info.description),
+        about: markdown::to_html(&contract.info.description),
         groups: &groups,
         events_path: EVENTS_PATH,
     };
-    pages.insert(PATH.to_owned(), html(&reference)?);
-    pages.insert(EVENTS_PATH.to_owned(), html(&events(&contract))?);
+    pages.insert(PATH.to_owned(), render_template(&reference)?);
+    pages.insert(EVENTS_PATH.to_owned(), render_template(&events_page(&contract))?);
     for group in &groups {
         for entry in &group.entries {
-            pages.insert(entry.page(), html(&OperationPage::of(&contract, group, entry, base_url))?);
+            pages.insert(entry.page(), render_template(&OperationPage::for_entry(&contract, group, entry, base_url))?);
         }
     }
     Ok(())
 }
 
-fn html(template: &impl Template) -> Result<String> {
+fn render_template(template: &impl Template) -> Result<String> {
     template.render().map_err(Error::internal)
 }
 
-fn groups(contract: &Contract) -> Vec<Group<'_>> {
+fn group_operations(contract: &Contract) -> Vec<OperationGroup<'_>> {
     let mut groups = Vec::new();
     for tag in &contract.tags {
         let mut entries = Vec::new();
-        for (path, methods) in contract.paths.all() {
-            let of_tag = methods.all().filter(|(_, operation)| operation.tags.first() == Some(&tag.name));
-            entries.extend(of_tag.map(|(method, operation)| Entry { method: method.to_uppercase(), path, operation }));
+        for (path, methods) in contract.paths.iter_members() {
+            let of_tag = methods.iter_members().filter(|(_, operation)| operation.tags.first() == Some(&tag.name));
+            entries.extend(of_tag.map(|(method, operation)| OperationEntry {
+                method: method.to_uppercase(),
+                path,
+                operation,
+            }));
         }
-        let anchor = markdown::anchor(&tag.name);
-        groups.push(Group { name: &tag.name, anchor, description: &tag.description, entries });
+        let anchor = markdown::heading_anchor(&tag.name);
+        groups.push(OperationGroup { name: &tag.name, anchor, description: &tag.description, entries });
     }
     groups
 }
 
-fn events(contract: &Contract) -> Events<'_> {
+fn events_page(contract: &Contract) -> EventsPage<'_> {
     let (mut inputs, mut kinds) = (Vec::new(), Vec::new());
-    for (name, methods) in contract.webhooks.all() {
-        for (_, operation) in methods.all() {
+    for (name, methods) in contract.webhooks.iter_members() {
+        for (_, operation) in methods.iter_members() {
             if inputs.is_empty() {
-                inputs = self::inputs(contract, operation);
+                inputs = self::operation_inputs(contract, operation);
             }
-            let media = operation.request_body.as_ref().and_then(|body| body.content.all().next());
-            kinds.push(Kind {
+            let media = operation.request_body.as_ref().and_then(|body| body.content.iter_members().next());
+            kinds.push(DocumentedEvent {
                 name,
                 anchor: &operation.id,
-                summary: markdown::render(&operation.summary),
-                example: media.and_then(|(_, media)| media.example.as_ref()).map(pretty),
+                summary: markdown::to_html(&operation.summary),
+                example: media.and_then(|(_, media)| media.example.as_ref()).map(format_example),
             });
         }
     }
-    Events { here: "", inputs, kinds }
+    EventsPage { here: "", inputs, kinds }
 }
 
-fn inputs<'a>(contract: &Contract, operation: &'a Operation) -> Vec<Input<'a>> {
-    let input =
-        |parameter: &'a Parameter| Input { place: &parameter.place, field: fields::parameter(contract, parameter) };
+fn operation_inputs<'a>(contract: &Contract, operation: &'a ApiOperation) -> Vec<OperationInput<'a>> {
+    let input = |parameter: &'a ApiParameter| OperationInput {
+        place: &parameter.place,
+        field: fields::parameter_row(contract, parameter),
+    };
     operation.parameters.iter().map(input).collect()
 }
 
-impl Entry<'_> {
+impl OperationEntry<'_> {
     fn page(&self) -> String {
         format!("{PATH}{}/", self.operation.id)
     }
 }
 
 impl<'a> OperationPage<'a> {
-    fn of(contract: &'a Contract, group: &'a Group<'a>, entry: &'a Entry<'a>, base_url: &str) -> Self {
+    fn for_entry(
+        contract: &'a Contract,
+        group: &'a OperationGroup<'a>,
+        entry: &'a OperationEntry<'a>,
+        base_url: &str,
+    ) -> Self {
         let operation = entry.operation;
         let mut bodies = Vec::new();
-        for (_, media) in operation.request_body.iter().flat_map(|body| body.content.all()) {
-            bodies.extend(fields::shapes(contract, media, "body"));
+        for (_, media) in operation.request_body.iter().flat_map(|body| body.content.iter_members()) {
+            bodies.extend(fields::body_shapes(contract, media, "body"));
         }
         let example = bodies.iter().find_map(|shape| shape.example.as_deref());
-        let credential = Credential::of(operation);
-        let variables = variables(entry);
+        let credential = Credential::from_operation(operation);
+        let variables = required_variables(entry);
         OperationPage {
             here: "",
             entry,
             group,
-            description: markdown::render(&operation.description),
-            scopes: scopes(operation),
-            inputs: inputs(contract, operation),
-            command: command(base_url, entry, &credential, &variables, example),
+            description: markdown::to_html(&operation.description),
+            scopes: required_scopes(operation),
+            inputs: operation_inputs(contract, operation),
+            command: curl_command(base_url, entry, &credential, &variables, example),
             credential,
             variables: variables.iter().map(|name| name.to_uppercase()).collect(),
-            statuses: operation.responses.iter().map(|(code, answer)| Status::of(contract, code, answer)).collect(),
-            answers: answers(contract, operation),
+            statuses: operation
+                .responses
+                .iter()
+                .map(|(code, answer)| ResponseStatus::from_response(contract, code, answer))
+                .collect(),
+            answers: success_shapes(contract, operation),
             bodies,
         }
     }
 }
 
 impl Credential {
-    fn of(operation: &Operation) -> Self {
+    fn from_operation(operation: &ApiOperation) -> Self {
         let has = |name: &str| operation.security.iter().any(|way| way.contains_key(name));
         match (has("api_key"), has("session")) {
             (true, _) => Credential::KeyOrSession,
@@ -199,7 +214,7 @@ impl Credential {
     }
 }
 
-fn scopes(operation: &Operation) -> Vec<&str> {
+fn required_scopes(operation: &ApiOperation) -> Vec<&str> {
     let mut scopes: Vec<&str> = Vec::new();
     for scope in operation.security.iter().flat_map(|way| way.values().flatten()) {
         if !scopes.contains(&scope.as_str()) {
@@ -210,7 +225,7 @@ fn scopes(operation: &Operation) -> Vec<&str> {
 }
 
 /// The parameters that a call must set: the required ones, and the id of the record that it changes.
-fn variables<'a>(entry: &Entry<'a>) -> Vec<&'a str> {
+fn required_variables<'a>(entry: &OperationEntry<'a>) -> Vec<&'a str> {
     let is_change = ["PUT", "PATCH", "DELETE"].contains(&entry.method.as_str());
     let named = entry.operation.parameters.iter().filter(|parameter| parameter.place == "query");
     let needed = named.filter(|parameter| parameter.required || (is_change && parameter.name == "id"));
@@ -218,9 +233,9 @@ fn variables<'a>(entry: &Entry<'a>) -> Vec<&'a str> {
 }
 
 /// The call as a shell command. Variables `$…` are set before.
-fn command(
+fn curl_command(
     base_url: &str,
-    entry: &Entry<'_>,
+    entry: &OperationEntry<'_>,
     credential: &Credential,
     variables: &[&str],
     body: Option<&str>,
@@ -252,17 +267,18 @@ fn command(
     lines.join(" \\\n  ")
 }
 
-impl<'a> Status<'a> {
-    fn of(contract: &Contract, code: &'a str, answer: &Answer) -> Self {
-        let found = contract.answer(answer);
-        let meaning = if answer.reference.is_some() { linked(&found.description) } else { found.description.clone() };
-        let reason = code.parse().map(reason).unwrap_or_default();
-        Status { code, reason, meaning: markdown::render(&meaning) }
+impl<'a> ResponseStatus<'a> {
+    fn from_response(contract: &Contract, code: &'a str, answer: &ApiResponse) -> Self {
+        let found = contract.resolve_response(answer);
+        let meaning =
+            if answer.reference.is_some() { link_codes(&found.description) } else { found.description.clone() };
+        let reason = code.parse().map(status_reason).unwrap_or_default();
+        ResponseStatus { code, reason, meaning: markdown::to_html(&meaning) }
     }
 }
 
 /// Links each error code in the text of an error response to its entry on the page of errors.
-fn linked(refusal: &str) -> String {
+fn link_codes(refusal: &str) -> String {
     let link = |paragraph: &str| match paragraph.strip_prefix('`').and_then(|rest| rest.split_once("`: ")) {
         Some((code, help)) => format!("[`{code}`](/documentation/errors/#{code}): {help}"),
         None => paragraph.to_owned(),
@@ -271,12 +287,12 @@ fn linked(refusal: &str) -> String {
 }
 
 /// The bodies of successful responses. All errors have one form, which has its own page.
-fn answers(contract: &Contract, operation: &Operation) -> Vec<Shape> {
+fn success_shapes(contract: &Contract, operation: &ApiOperation) -> Vec<BodyShape> {
     let mut answers = Vec::new();
     for (code, answer) in operation.responses.iter().filter(|(code, _)| code.starts_with('2')) {
-        for (number, (media_type, media)) in contract.answer(answer).content.all().enumerate() {
+        for (number, (media_type, media)) in contract.resolve_response(answer).content.iter_members().enumerate() {
             let anchor = format!("answer-{code}-{}", number + 1);
-            for mut shape in fields::shapes(contract, media, &anchor) {
+            for mut shape in fields::body_shapes(contract, media, &anchor) {
                 let name = if shape.title.is_empty() { String::new() } else { format!(": {}", shape.title) };
                 shape.title = format!("{code} {media_type}{name}");
                 answers.push(shape);
@@ -305,9 +321,9 @@ mod tests {
     #[test]
     fn a_command_names_what_the_call_needs() {
         let contract = Contract::parse(SAMPLE).unwrap();
-        let groups = groups(&contract);
+        let groups = group_operations(&contract);
         let commands = groups[0].entries.iter().map(|entry| {
-            let page = OperationPage::of(&contract, &groups[0], entry, "https://tc.test");
+            let page = OperationPage::for_entry(&contract, &groups[0], entry, "https://tc.test");
             (page.command, page.variables.join(" "))
         });
         let find = "curl -s -G \"https://tc.test/api/things\" \\\n  --data-urlencode \"q=$Q\" \\\n  \
@@ -320,6 +336,6 @@ mod tests {
 
     #[test]
     fn a_refusal_leads_to_its_codes() {
-        assert_eq!(linked("`a_b`: Why.\n\nElse."), "[`a_b`](/documentation/errors/#a_b): Why.\n\nElse.");
+        assert_eq!(link_codes("`a_b`: Why.\n\nElse."), "[`a_b`](/documentation/errors/#a_b): Why.\n\nElse.");
     }
 }

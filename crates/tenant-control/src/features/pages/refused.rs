@@ -4,13 +4,13 @@ use askama::Template;
 use axum::response::{IntoResponse, Response};
 use kernel::base::{Code, Error, Result};
 
-use super::page::Page;
+use super::page::HtmlPage;
 use super::signin_link::REDEEM_PATH;
 use people::sso;
 
 #[derive(Template)]
 #[template(path = "refused.html")]
-struct Refused<'a> {
+struct RefusedPage<'a> {
     here: &'static str,
     title: &'static str,
     detail: &'a str,
@@ -20,9 +20,9 @@ struct Refused<'a> {
     request_id: &'a str,
 }
 
-pub fn refused(error: &Error, request_id: &str, page: Option<&'static str>) -> Result<Response> {
+pub fn render_refusal(error: &Error, request_id: &str, page: Option<&'static str>) -> Result<Response> {
     let shown = if error.code() == Code::NotFound {
-        Refused {
+        RefusedPage {
             here: "",
             title: "Page not found",
             detail: "There is nothing at this address. It may have been mistyped, or a link to it is out of date.",
@@ -32,13 +32,20 @@ pub fn refused(error: &Error, request_id: &str, page: Option<&'static str>) -> R
         }
     } else {
         let (title, detail) = (error.code().title(), error.detail());
-        Refused { here: "", title, detail, advice: Some(advice(error)), back: page.map(back), request_id }
+        RefusedPage {
+            here: "",
+            title,
+            detail,
+            advice: Some(retry_advice(error)),
+            back: page.map(back_path),
+            request_id,
+        }
     };
-    Page::new(&shown).map(Page::into_response)
+    HtmlPage::new(&shown).map(HtmlPage::into_response)
 }
 
 /// What a person with a browser can do about the error.
-fn advice(error: &Error) -> String {
+fn retry_advice(error: &Error) -> String {
     match error.retry_after_seconds() {
         Some(1) => "Try again in 1 second.".to_owned(),
         Some(seconds) => format!("Try again in {seconds} seconds."),
@@ -50,7 +57,7 @@ fn advice(error: &Error) -> String {
 }
 
 /// The page itself, or the page before it if it cannot be opened directly.
-fn back(page: &'static str) -> &'static str {
+fn back_path(page: &'static str) -> &'static str {
     match page {
         sso::CALLBACK_PATH | REDEEM_PATH => "/signin",
         "/signout" => "/overview",
@@ -65,18 +72,18 @@ mod tests {
 
     #[test]
     fn advice_says_when_to_come_back() {
-        assert_eq!(advice(&Error::rate_limited(1, "")), "Try again in 1 second.");
-        assert_eq!(advice(&Error::rate_limited(37, "")), "Try again in 37 seconds.");
-        assert!(advice(&Error::internal("a cause")).contains("request id"));
-        assert!(advice(&Error::new(Code::CsrfRejected, "")).starts_with("Open the page again"));
+        assert_eq!(retry_advice(&Error::rate_limited(1, "")), "Try again in 1 second.");
+        assert_eq!(retry_advice(&Error::rate_limited(37, "")), "Try again in 37 seconds.");
+        assert!(retry_advice(&Error::internal("a cause")).contains("request id"));
+        assert!(retry_advice(&Error::new(Code::CsrfRejected, "")).starts_with("Open the page again"));
     }
 
     #[test]
     fn nobody_is_sent_back_to_what_cannot_be_opened() {
-        assert_eq!(back(sso::CALLBACK_PATH), "/signin");
-        assert_eq!(back(REDEEM_PATH), "/signin");
-        assert_eq!(back("/signout"), "/overview");
-        assert_eq!(back("/status/"), "/status/");
-        assert_eq!(back("/documentation/guides/{name}/"), "/documentation/guides/");
+        assert_eq!(back_path(sso::CALLBACK_PATH), "/signin");
+        assert_eq!(back_path(REDEEM_PATH), "/signin");
+        assert_eq!(back_path("/signout"), "/overview");
+        assert_eq!(back_path("/status/"), "/status/");
+        assert_eq!(back_path("/documentation/guides/{name}/"), "/documentation/guides/");
     }
 }

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kernel::base::{Error, Result};
-use kernel::http::{Context, Shared};
+use kernel::http::{RequestContext, SharedApp};
 
 use super::page::REFERRER_POLICY;
 use people::cookie;
@@ -16,9 +16,9 @@ use people::sso;
 
 /// Also succeeds without a session: the user asked to be signed out, and is. If the session has only expired, the user may
 /// still be signed in at the provider.
-pub async fn signout(
-    State(app): State<Shared>,
-    Extension(context): Extension<Arc<Context>>,
+pub async fn sign_out(
+    State(app): State<SharedApp>,
+    Extension(context): Extension<Arc<RequestContext>>,
     headers: HeaderMap,
 ) -> Result<Response> {
     let onward = match app.end_presented_sessions(&headers, &context).await? {
@@ -28,7 +28,7 @@ pub async fn signout(
     // A URL that is no valid header value is ignored, because the session has already ended.
     let onward = onward.and_then(|url| HeaderValue::try_from(url).ok());
     let base_url = &app.settings.base_url;
-    let cookie = cookie::clearing(base_url.cookie_name(), base_url.is_https());
+    let cookie = cookie::clear_cookie_header(base_url.cookie_name(), base_url.is_https());
     let headers = [
         (header::LOCATION, onward.unwrap_or(HeaderValue::from_static(sso::SIGNED_OUT_PATH))),
         (header::SET_COOKIE, HeaderValue::try_from(cookie).map_err(Error::internal)?),

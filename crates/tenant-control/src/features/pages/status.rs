@@ -6,33 +6,33 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use kernel::base::{Error, MINUTE_MS, Result, SECOND_MS, Timestamp};
-use kernel::http::{App, Shared, prefers};
+use kernel::http::{App, SharedApp, prefers_media_type};
 use serde::Serialize;
 
-use super::page::Page;
-use super::watched::Watched;
-use people::sso::Providers;
-use search::served::Served;
+use super::health_monitor::HealthMonitor;
+use super::page::HtmlPage;
+use people::sso::ProviderCache;
+use search::service::SearchService;
 
 #[derive(Template)]
 #[template(path = "status.html")]
 struct StatusPage<'a> {
     here: &'static str,
     base_url: &'a str,
-    now: Status,
+    now: ServiceStatus,
     at: Timestamp,
 }
 
 #[derive(Serialize)]
-struct Status {
+struct ServiceStatus {
     /// Over the service's own components, without the providers.
-    status: Health,
+    status: ComponentHealth,
     components: Vec<Component>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Health {
+enum ComponentHealth {
     Ok,
     /// Works late, or in part.
     Degraded,
@@ -43,7 +43,7 @@ enum Health {
 #[derive(Serialize)]
 struct Component {
     name: &'static str,
-    status: Health,
+    status: ComponentHealth,
     /// For people.
     detail: &'static str,
     /// How far the component is behind; null if it cannot be behind, or if that is not known.
@@ -53,84 +53,87 @@ struct Component {
 /// Due work that has waited longer is late. Leases of a dead node are taken over within half of this time.
 const QUEUE_LATE_MS: i64 = MINUTE_MS;
 
-pub async fn status(State(app): State<Shared>, headers: HeaderMap) -> Result<Response> {
-    let now = look(&app).await;
+pub async fn show_status(State(app): State<SharedApp>, headers: HeaderMap) -> Result<Response> {
+    let now = check_status(&app).await;
     let vary = [(header::VARY, HeaderValue::from_static("accept"))];
-    if prefers(&headers, "application/json", "text/html") {
+    if prefers_media_type(&headers, "application/json", "text/html") {
         let json = serde_json::to_vec(&now).map_err(Error::internal)?;
         return Ok((vary, [(header::CONTENT_TYPE, "application/json")], json).into_response());
     }
     let base_url = app.settings.base_url.as_str();
-    let page = Page::new(&StatusPage { here: "/status/", base_url, now, at: app.world.now() })?;
+    let page = HtmlPage::new(&StatusPage { here: "/status/", base_url, now, at: app.env.now() })?;
     Ok((vary, page).into_response())
 }
 
-async fn look(app: &App) -> Status {
-    let watched: Watched = app.settings.of_feature();
-    let served: Served = app.settings.of_feature();
-    let is_there = watched.is_database_there(app).await;
-    let queue_lag_ms = watched.queue_lag_ms(app.world.now()).filter(|_| is_there);
-    let providers: Providers = app.settings.of_feature();
-    let mut components = vec![database(is_there), queue(is_there, queue_lag_ms), search(&served)];
+async fn check_status(app: &App) -> ServiceStatus {
+    let watched: HealthMonitor = app.settings.feature_settings();
+    let served: SearchService = app.settings.feature_settings();
+    let is_there = watched.is_database_up(app).await;
+    let queue_lag_ms = watched.queue_lag_ms(app.env.now()).filter(|_| is_there);
+    let providers: ProviderCache = app.settings.feature_settings();
+    let mut components =
+        vec![database_component(is_there), queue_component(is_there, queue_lag_ms), search_component(&served)];
     let status = if !is_there {
-        Health::Down
-    } else if components.iter().all(|component| component.status == Health::Ok) {
-        Health::Ok
+        ComponentHealth::Down
+    } else if components.iter().all(|component| component.status == ComponentHealth::Ok) {
+        ComponentHealth::Ok
     } else {
-        Health::Degraded
+        ComponentHealth::Degraded
     };
     // The providers belong to tenants, so they do not count for the status of the service.
-    components.push(sign_on(providers.health()));
-    Status { status, components }
+    components.push(provider_component(providers.health_counts()));
+    ServiceStatus { status, components }
 }
 
-fn database(is_there: bool) -> Component {
+fn database_component(is_there: bool) -> Component {
     let (status, detail) = if is_there {
-        (Health::Ok, "Reads and writes are served.")
+        (ComponentHealth::Ok, "Reads and writes are served.")
     } else {
-        (Health::Down, "The database does not answer. Nothing that was acknowledged is lost.")
+        (ComponentHealth::Down, "The database does not answer. Nothing that was acknowledged is lost.")
     };
     Component { name: "database", status, detail, lag_seconds: None }
 }
 
 /// The queue is in the database.
-fn queue(is_there: bool, lag_ms: Option<i64>) -> Component {
+fn queue_component(is_there: bool, lag_ms: Option<i64>) -> Component {
     let (status, detail) = match lag_ms {
-        None if !is_there => (Health::Down, "Webhooks and workflows wait for the database."),
-        None => (Health::Degraded, "How late webhooks and workflows are is not known right now."),
-        Some(lag_ms) if lag_ms >= QUEUE_LATE_MS => (Health::Degraded, "Webhooks and workflows are late."),
-        Some(_) => (Health::Ok, "Webhooks and workflows are on time."),
+        None if !is_there => (ComponentHealth::Down, "Webhooks and workflows wait for the database."),
+        None => (ComponentHealth::Degraded, "How late webhooks and workflows are is not known right now."),
+        Some(lag_ms) if lag_ms >= QUEUE_LATE_MS => (ComponentHealth::Degraded, "Webhooks and workflows are late."),
+        Some(_) => (ComponentHealth::Ok, "Webhooks and workflows are on time."),
     };
     let lag_seconds = lag_ms.map(|ms| (ms / SECOND_MS).unsigned_abs());
     Component { name: "queue", status, detail, lag_seconds }
 }
 
 /// The index of this node; each node has its own.
-fn search(served: &Served) -> Component {
+fn search_component(served: &SearchService) -> Component {
     let lag = served.lag();
     let (status, detail) = match (&lag, served.get()) {
-        (None, _) => (Health::Degraded, "The search index is being built; searches have to wait for it."),
-        (Some(_), Ok(_)) => (Health::Ok, "What is written is found within a second."),
-        (Some(_), Err(_)) => (Health::Down, "The search index cannot be kept up to date, and does not answer."),
+        (None, _) => (ComponentHealth::Degraded, "The search index is being built; searches have to wait for it."),
+        (Some(_), Ok(_)) => (ComponentHealth::Ok, "What is written is found within a second."),
+        (Some(_), Err(_)) => {
+            (ComponentHealth::Down, "The search index cannot be kept up to date, and does not answer.")
+        }
     };
     Component { name: "search", status, detail, lag_seconds: lag.map(|lag| lag.as_secs()) }
 }
 
 /// The identity providers as of this node's last requests to them; tenants are not named.
-fn sign_on((asked, away): (usize, usize)) -> Component {
+fn provider_component((asked, away): (usize, usize)) -> Component {
     let (status, detail) = match (asked, away) {
         (_, 0) => (
-            Health::Ok,
+            ComponentHealth::Ok,
             "The tenants' own identity providers answer, as far as they were asked. They do not count for the service as a \
              whole.",
         ),
         (asked, away) if away < asked => (
-            Health::Degraded,
+            ComponentHealth::Degraded,
             "Some of the tenants' own identity providers did not answer when last asked. They do not count for the service \
              as a whole.",
         ),
         _ => (
-            Health::Degraded,
+            ComponentHealth::Degraded,
             "None of the tenants' own identity providers answered when last asked. They do not count for the service as a \
              whole.",
         ),
@@ -138,21 +141,21 @@ fn sign_on((asked, away): (usize, usize)) -> Component {
     Component { name: "providers", status, detail, lag_seconds: None }
 }
 
-impl Health {
+impl ComponentHealth {
     fn word(self) -> &'static str {
         match self {
-            Health::Ok => "ok",
-            Health::Degraded => "degraded",
-            Health::Down => "down",
+            ComponentHealth::Ok => "ok",
+            ComponentHealth::Degraded => "degraded",
+            ComponentHealth::Down => "down",
         }
     }
 
     /// Describes the service as a whole.
     fn sentence(self) -> &'static str {
         match self {
-            Health::Ok => "The service works.",
-            Health::Degraded => "The service works, but not all of it as it should.",
-            Health::Down => "The service cannot answer requests right now.",
+            ComponentHealth::Ok => "The service works.",
+            ComponentHealth::Degraded => "The service works, but not all of it as it should.",
+            ComponentHealth::Down => "The service cannot answer requests right now.",
         }
     }
 }

@@ -26,7 +26,7 @@ over_http! {
             ("name", json!("Renamed")),
             ("scopes", json!(["audit:read"])),
             ("allowed_cidrs", json!(["127.0.0.0/8"])),
-            ("expires_at", json!(server.now().plus(7 * DAY_MS).to_string())),
+            ("expires_at", json!(server.now().plus_ms(7 * DAY_MS).to_string())),
             ("version", json!(2)),
             ("updated_at", json!(server.now().to_string())),
         ] {
@@ -102,7 +102,7 @@ over_http! {
         let revived = server.put(one(&key)).cookie(&acme.admin).json(&body).await.ok(200);
         assert_eq!(
             (&revived["status"], &revived["expires_at"]),
-            (&json!("active"), &json!(server.now().plus(DAY_MS).to_string()))
+            (&json!("active"), &json!(server.now().plus_ms(DAY_MS).to_string()))
         );
         server.get(SESSION).key(&key.plain).await.is(200);
     }

@@ -44,7 +44,7 @@ over_http! {
         assert_eq!(same.record["expires_at"], maker.record["expires_at"]);
         assert_eq!(child(&server, &maker, body()).await.record["expires_at"], maker.record["expires_at"]);
         let shorter = child(&server, &maker, lasting(29)).await;
-        assert_eq!(shorter.record["expires_at"], server.now().plus(29 * DAY_MS).to_string());
+        assert_eq!(shorter.record["expires_at"], server.now().plus_ms(29 * DAY_MS).to_string());
         server.advance(1);
         for days in [30, 31, 365] {
             assert_eq!(server.post(KEYS).key(&maker.plain).json(&lasting(days)).await.pointers(), ["/expires_days"]);
@@ -60,7 +60,7 @@ over_http! {
         server.advance(DAY_MS);
         assert_eq!(
             child(&server, &long, body()).await.record["expires_at"],
-            server.now().plus(90 * DAY_MS).to_string()
+            server.now().plus_ms(90 * DAY_MS).to_string()
         );
         assert_eq!(child(&server, &short, body()).await.record["expires_at"], short.record["expires_at"]);
     }
@@ -88,7 +88,7 @@ over_http! {
         let acme = server.tenant("acme").await;
         let [first, second, third] = line(&server, &acme, 30).await;
         let early = child(&server, &second, lasting(2)).await;
-        let end = server.now().plus(3 * DAY_MS).to_string();
+        let end = server.now().plus_ms(3 * DAY_MS).to_string();
         server.put(one(&first)).cookie(&acme.admin).json(&lasting(3)).await.is(200);
         for key in [&first, &second, &third] {
             let now = read(&server, &acme, key).await;
@@ -151,7 +151,7 @@ over_http! {
             .await
             .unwrap();
         delete_user(&server.app.store, &acme.tenant, &user.unwrap()).await.unwrap();
-        server.app.credentials.forget(acme.tenant.id);
+        server.app.credentials.invalidate_tenant(acme.tenant.id);
         server.get(SESSION).cookie(&admin.admin).await.problem("unauthenticated");
         server.get(SESSION).key(&key.plain).await.is(200);
         assert_eq!(read(&server, &acme, &key).await["created_by"]["name"], me["actor"]["name"]);

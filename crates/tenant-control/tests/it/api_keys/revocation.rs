@@ -115,7 +115,7 @@ over_http! {
 
     async fn every_node_refuses_a_revoked_key_within_a_second(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(kernel::http::Policy::Read, 1_000_000);
+        setup.settings.rate_table.set(kernel::http::RatePolicy::Read, 1_000_000);
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         let other = server.second_node().await;

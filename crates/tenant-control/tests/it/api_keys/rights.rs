@@ -1,7 +1,7 @@
 //! Nobody can give, take over or widen what they do not hold themselves.
 
 use kernel::auth::Role;
-use tenant_control::features::users::{NewUser, UserChange, find_user, update_user};
+use tenant_control::features::users::{NewUser, UserUpdate, find_user, update_user};
 
 use super::makers::child;
 use super::*;
@@ -184,10 +184,10 @@ over_http! {
 
         let change = async |platform_operator: bool| {
             let user = find_user(&server.app.store, &acme.tenant, &email).await.unwrap().unwrap();
-            let change = UserChange { platform_operator: Some(platform_operator), ..UserChange::default() };
+            let change = UserUpdate { platform_operator: Some(platform_operator), ..UserUpdate::default() };
             update_user(&server.app.store, &acme.tenant, user.id, change).await.unwrap();
             // The command line is another process: on PostgreSQL this one may remember for half a second.
-            server.app.credentials.forget(acme.tenant.id);
+            server.app.credentials.invalidate_tenant(acme.tenant.id);
         };
         change(false).await;
         assert_eq!(held().await, json!(["*"]), "no longer an operator");

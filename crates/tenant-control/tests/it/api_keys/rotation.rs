@@ -54,7 +54,7 @@ over_http! {
             assert!(works(&server, &old).await && works(&server, &new).await, "within {hours} h");
             server.advance(1);
             assert!(!works(&server, &old).await && works(&server, &new).await, "after {hours} h");
-            kernel::jobs::clean(&server.app, &features::install().retention).await.unwrap();
+            kernel::jobs::delete_expired(&server.app, &features::install().retention).await.unwrap();
             assert!(!works(&server, &old).await && works(&server, &new).await, "after cleaning");
         }
     }

@@ -114,7 +114,7 @@ over_http! {
         let acme = server.tenant("acme").await;
         let key = server.key_with(&acme, &json!({"name": "Day", "scopes": ["*"], "expires_days": 1})).await;
         server.advance(DAY_MS - 5 * MINUTE_MS);
-        server.set_clock(acme.tenant.id, server.now().plus(9 * MINUTE_MS)).await;
+        server.set_clock(acme.tenant.id, server.now().plus_ms(9 * MINUTE_MS)).await;
         server.post(TICKETS).key(&key.plain).json(&TICKET).await.is(201);
         let late = stall(&server, "POST", TICKETS, &bearer(&key.plain), &TICKET).await;
         server.advance(5 * MINUTE_MS);
@@ -165,7 +165,7 @@ over_http! {
         let acme = server.tenant("acme").await;
         let maker = server.key(&acme, &["*"]).await;
         let made = server.post(KEYS).key(&maker.plain).json(&json!({"name": "Live", "scopes": ["*"]})).await.ok(201);
-        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
         let id = maker.id.clone();
         db.write(async move |tx| {
             tx.exec(

@@ -19,7 +19,7 @@ over_http! {
             wanted["last_used_at"] = json!(server.now().to_string());
             wanted["last_used_ip"] = json!(address);
             server.advance(MINUTE_MS);
-            kernel::jobs::note_uses(&server.app).await.unwrap();
+            kernel::jobs::save_last_uses(&server.app).await.unwrap();
             let answer = server.get(one(&key)).cookie(&acme.admin).await;
             assert_eq!(answer.ok(200), wanted);
             assert_eq!(answer.header("etag"), "\"1\"");
@@ -31,7 +31,7 @@ over_http! {
         let body = json!({"name": "Elsewhere", "scopes": ["*"], "allowed_cidrs": ["198.51.100.0/24"]});
         let key = server.key_with(&acme, &body).await;
         server.get(SESSION).key(&key.plain).await.problem("address_not_allowed");
-        kernel::jobs::note_uses(&server.app).await.unwrap();
+        kernel::jobs::save_last_uses(&server.app).await.unwrap();
         assert_eq!(server.get(one(&key)).cookie(&acme.admin).await.ok(200)["last_used_at"], Value::Null);
     }
 
@@ -43,8 +43,8 @@ over_http! {
         server.advance(MINUTE_MS);
         let last = server.now().to_string();
         other.get(SESSION).key(&key.plain).await.is(200);
-        kernel::jobs::note_uses(&other.app).await.unwrap();
-        kernel::jobs::note_uses(&server.app).await.unwrap();
+        kernel::jobs::save_last_uses(&other.app).await.unwrap();
+        kernel::jobs::save_last_uses(&server.app).await.unwrap();
         assert_eq!(server.get(one(&key)).cookie(&acme.admin).await.ok(200)["last_used_at"], last);
     }
 
@@ -57,9 +57,9 @@ over_http! {
             db.write(async move |tx| tx.exec(sql, kernel::args![]).await).await.unwrap();
         };
         rename("ALTER TABLE api_key_uses RENAME TO api_key_uses_away").await;
-        assert!(kernel::jobs::note_uses(&server.app).await.is_err());
+        assert!(kernel::jobs::save_last_uses(&server.app).await.is_err());
         rename("ALTER TABLE api_key_uses_away RENAME TO api_key_uses").await;
-        kernel::jobs::note_uses(&server.app).await.unwrap();
+        kernel::jobs::save_last_uses(&server.app).await.unwrap();
         let read = server.get(one(&key)).cookie(&acme.admin).await.ok(200);
         assert_eq!(read["last_used_at"], server.now().to_string());
     }

@@ -252,14 +252,14 @@ over_http! {
         });
         add_all(&server, &acme, (0..20).map(device).collect()).await;
         // What is asked from here on is known.
-        server.app.store.lists_asked();
+        server.app.store.executed_lists();
         let query = "tag=t&include=software&fields=hostname";
         let (rows, pages) = walk(&server, &acme, &format!("{query}&limit=200")).await;
         let expected: Vec<String> = (0..20).rev().map(|n| format!("h{n}")).collect();
         assert_eq!(rows.iter().map(|row| text(row, "hostname")).collect::<Vec<_>>(), expected);
         assert_eq!(pages, [3, 3, 3, 3, 3, 3, 2]);
         assert_eq!(objects(&server, &acme, query).await, rows);
-        let asked = server.app.store.lists_asked();
+        let asked = server.app.store.executed_lists();
         let looks = asked.iter().filter(|text| text.contains(" FROM devices LEFT JOIN "));
         let most = looks.map(|text| text.matches(" UNION ALL ").count() + 1).max().expect("devices are read");
         assert!(most <= 16, "{most} devices are read together");

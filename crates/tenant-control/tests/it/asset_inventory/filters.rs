@@ -2,7 +2,7 @@
 
 use kernel::base::{MINUTE_MS, Word};
 use serde_json::{Value, json};
-use tenant_control::features::devices::{FullDevice, Platform, Status, Type};
+use tenant_control::features::devices::{DeviceStatus, FullDevice, Platform, Type};
 
 use super::{INVENTORY, NOWHERE, add_all, list, software, text, walk, with};
 use crate::support::{Server, Tenancy, over_http};
@@ -34,7 +34,7 @@ fn device(server: &Server, n: usize, organizations: &[String]) -> FullDevice {
         let device = &mut full.device;
         device.r#type = Type::parse(TYPES[n % 8]).unwrap();
         device.platform = Platform::parse(PLATFORMS[(n / 2) % 6]).unwrap();
-        device.status = Status::parse(STATUSES[n % 3]).unwrap();
+        device.status = DeviceStatus::parse(STATUSES[n % 3]).unwrap();
         device.organization_id = organizations.get((n / 5) % 3).map(|id| id.parse().unwrap());
         device.tags = vec![COLOURS[(n / 4) % 3].to_owned(), ODD[n % 4].to_owned()];
         // Health follows from the rest.

@@ -25,14 +25,14 @@ over_http! {
         server.advance(1);
         change(&server, &acme, &ids[1], |full| full.device.tags = vec!["x".to_owned()]).await;
         assert_eq!(names(&server, &acme, LONG_AGO).await, ["a", "c", "d", "b"]);
-        for (since, found) in [(moment, "a c d b"), (moment.plus(1), "b"), (moment.plus(2), "")] {
+        for (since, found) in [(moment, "a c d b"), (moment.plus_ms(1), "b"), (moment.plus_ms(2), "")] {
             assert_eq!(names(&server, &acme, &format!("updated_since={since}")).await.join(" "), found, "since {since}, included");
         }
         // What is no change does not come again.
         server.advance(1_000);
         change(&server, &acme, &ids[0], |_| {}).await;
         hear(&server, &acme, &ids[2], server.now()).await;
-        assert_eq!(names(&server, &acme, &format!("updated_since={}", moment.plus(2))).await, Vec::<String>::new());
+        assert_eq!(names(&server, &acme, &format!("updated_since={}", moment.plus_ms(2))).await, Vec::<String>::new());
         assert_eq!(names(&server, &acme, "").await, ["d", "c", "b", "a"], "newest first all the same");
     }
 

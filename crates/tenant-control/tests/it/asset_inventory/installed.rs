@@ -12,7 +12,7 @@ const LONG_AGO: &str = "updated_since=2000-01-01T00:00:00Z";
 /// Changes that the index does not know yet.
 async fn waiting(server: &Server, tenancy: &Tenancy) -> i64 {
     let sql = "SELECT COUNT(*) FROM device_software_changes WHERE tenant_id = $1";
-    database(server, tenancy).one(sql, args![]).await.expect("a count")
+    database(server, tenancy).get_one(sql, args![]).await.expect("a count")
 }
 
 /// Asserts who has each of these, in the order of changes, which does not wait for the index.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use kernel::base::Word;
 use serde_json::Value;
-use tenant_control::features::devices::{FullDevice, Health, Platform, Status, Type};
+use tenant_control::features::devices::{DeviceHealth, DeviceStatus, FullDevice, Platform, Type};
 
 use super::{add, change, named, remove, software, text, walk};
 use crate::support::process::say;
@@ -111,7 +111,7 @@ impl Play<'_> {
             1 => device.display_name = Some(self.dice.pick(&NAMES).to_owned()),
             2 => device.r#type = self.dice.pick(&[Type::Server, Type::Laptop, Type::Printer]),
             3 => device.platform = self.dice.pick(&[Platform::Linux, Platform::Windows]),
-            4 => device.status = self.dice.pick(&[Status::Online, Status::Offline, Status::Stale]),
+            4 => device.status = self.dice.pick(&[DeviceStatus::Online, DeviceStatus::Offline, DeviceStatus::Stale]),
             5 => {
                 let place = self.dice.below(3);
                 device.organization_id = self.organizations.get(place).map(|id| id.parse().expect("an id"));
@@ -125,8 +125,8 @@ impl Play<'_> {
         }
         // Only what has sent an inventory is judged.
         full.device.inventory_at = Some(kernel::base::Timestamp::from_millis(1));
-        let wanting = full.device.needs_reboot == Some(true) || full.device.status == Status::Stale;
-        full.device.health = if wanting { Health::NeedsAttention } else { Health::Healthy };
+        let wanting = full.device.needs_reboot == Some(true) || full.device.status == DeviceStatus::Stale;
+        full.device.health = if wanting { DeviceHealth::NeedsAttention } else { DeviceHealth::Healthy };
     }
 
     async fn make(&mut self) {
@@ -189,11 +189,16 @@ impl Play<'_> {
                 (query, Box::new(move |full| any.contains(&full.device.platform)))
             }
             2 => {
-                let (query, any) = words("status", &mut self.dice, &[Status::Online, Status::Offline, Status::Stale]);
+                let (query, any) = words(
+                    "status",
+                    &mut self.dice,
+                    &[DeviceStatus::Online, DeviceStatus::Offline, DeviceStatus::Stale],
+                );
                 (query, Box::new(move |full| any.contains(&full.device.status)))
             }
             3 => {
-                let (query, any) = words("health", &mut self.dice, &[Health::Healthy, Health::NeedsAttention]);
+                let (query, any) =
+                    words("health", &mut self.dice, &[DeviceHealth::Healthy, DeviceHealth::NeedsAttention]);
                 (query, Box::new(move |full| any.contains(&full.device.health)))
             }
             4 => {

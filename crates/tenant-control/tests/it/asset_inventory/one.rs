@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use kernel::base::{Fault, Faults};
+use kernel::base::{FaultPoints, InjectedFault};
 use serde_json::{Value, json};
-use tenant_control::features::devices::{DeviceId, Status, Type};
+use tenant_control::features::devices::{DeviceId, DeviceStatus, Type};
 
 use super::{
     INVENTORY, NOTHING, add, change, database, delete, edit, hear, list, named, one, read, remove, software, text,
@@ -29,12 +29,12 @@ type Deed = Box<dyn FnOnce() + Send>;
 async fn interrupted(setup: Setup) -> (Server, Arc<Mutex<Vec<Deed>>>) {
     let deeds: Arc<Mutex<Vec<Deed>>> = Arc::default();
     let due = deeds.clone();
-    let faults = Faults::new(move |place| {
+    let faults = FaultPoints::new(move |place| {
         let deed = if place == "asset_inventory.get.found" { due.lock().unwrap().pop() } else { None };
         if let Some(deed) = deed {
             deed();
         }
-        Fault::None
+        InjectedFault::None
     });
     (setup.with_faults(faults).start().await, deeds)
 }
@@ -84,12 +84,12 @@ over_http! {
         hear(&server, &acme, &id, server.now()).await;
         change(&server, &acme, &id, |full| full.device.last_logged_user = Some("ada".to_owned())).await;
         server.advance(1_000);
-        change(&server, &acme, &id, |full| full.device.status = Status::Offline).await;
+        change(&server, &acme, &id, |full| full.device.status = DeviceStatus::Offline).await;
         let device = read(&server, &acme, &id).await;
         let actor = json!({"type": "system", "id": null, "name": "System"});
         let history = device["history"].as_array().unwrap();
         assert!(history.iter().all(|change| change["actor"]["type"] == actor["type"]), "{history:#?}");
-        let at = |seconds: i64| made.plus(1_000 * seconds).to_string();
+        let at = |seconds: i64| made.plus_ms(1_000 * seconds).to_string();
         let bash = |version: &str| {
             json!([{"name": "bash", "version": version, "publisher": null, "arch": null, "source": null, "installed_at": null}])
         };

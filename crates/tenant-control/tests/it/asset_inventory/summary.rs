@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kernel::base::MINUTE_MS;
 use serde_json::{Value, json};
-use tenant_control::features::devices::{FullDevice, Platform, Status, Type};
+use tenant_control::features::devices::{DeviceStatus, FullDevice, Platform, Type};
 
 use super::{INVENTORY, NOWHERE, add, add_all, change, list, named, remove, software, text, walk, with};
 use crate::support::{Server, Tenancy, over_http};
@@ -98,7 +98,7 @@ over_http! {
             full.device.r#type = Type::Mobile;
             full.device.platform = Platform::Ios;
             full.device.os.name = Some("iOS".to_owned());
-            full.device.status = Status::Stale;
+            full.device.status = DeviceStatus::Stale;
             full.device.warranty.end_date = Some("2031-01-01".to_owned());
             full.parts.software = vec![software("app-9", "1"), software("app-0", "1")];
         }).await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kernel::base::Actor;
 use serde_json::Value;
-use tenant_control::features::devices::{self, By, DeviceId, Noted, Type};
+use tenant_control::features::devices::{self, ChangeOrigin, DeviceId, ReportRowUpdate, Type};
 use tokio::task::JoinSet;
 
 use super::{INVENTORY, add_all, text, with};
@@ -176,7 +176,7 @@ impl House {
     /// Makes devices, two at once, changes some of them once and never again, deletes others, and in between changes the one
     /// that everybody changes: what a reader misses then is not made good by a later change.
     async fn write_as(&self, writer: usize) {
-        let db = self.node(writer).app.store.tenant_for_test(self.acme.tenant.id, Actor::system());
+        let db = self.node(writer).app.store.tenant_for_test(self.acme.tenant.id, Actor::for_system());
         let (place, hot): (_, DeviceId) = (self.place.parse().expect("an id"), self.hot.parse().expect("an id"));
         let mut made: Vec<DeviceId> = Vec::new();
         for step in 0..WRITES {
@@ -191,22 +191,28 @@ impl House {
                             full.device.organization_id = (which == 0).then_some(place);
                             full.device.r#type = [Type::Laptop, Type::Server][(writer + step) % 2];
                         });
-                        ids.push(devices::create(tx, new, Noted::CheckAt(None), By::Itself).await?.full.device.id);
+                        ids.push(
+                            devices::create_device(tx, new, ReportRowUpdate::CheckAt(None), ChangeOrigin::Automatic)
+                                .await?
+                                .full
+                                .device
+                                .id,
+                        );
                     }
                     Ok(ids)
                 }
                 (1 | 4, Some(id)) => {
                     let tags = vec![format!("w{writer}"), format!("s{step}")];
-                    devices::edit(tx, id, |full| {
+                    devices::edit_device(tx, id, |full| {
                         full.device.tags = tags;
                         Ok(())
                     })
                     .await?;
                     Ok(Vec::new())
                 }
-                (5, Some(id)) => devices::delete(tx, id, By::Somebody).await.map(|_| Vec::new()),
+                (5, Some(id)) => devices::delete_device(tx, id, ChangeOrigin::Deliberate).await.map(|_| Vec::new()),
                 (_, Some(_)) => {
-                    devices::edit(tx, hot, |full| {
+                    devices::edit_device(tx, hot, |full| {
                         full.device.model = Some(format!("{writer} {step}"));
                         Ok(())
                     })

@@ -1,17 +1,17 @@
 //! `admin clock`, and what `doctor` says of tenants' clocks.
 
-use kernel::base::{Actor, DAY_MS, World};
-use kernel::store::{Options, Store};
+use kernel::base::{Actor, DAY_MS, Env};
+use kernel::store::{Store, StoreOptions};
 
 use super::*;
 
 /// Moves the clock of acme 120 days ahead, as a machine with a wrong time does.
 async fn move_ahead(desk: &Desk) {
-    let options = Options::sqlite(desk.path("data/tenant-control.db"));
-    let store = Store::open(options, World::default()).await.unwrap();
+    let options = StoreOptions::sqlite(desk.path("data/tenant-control.db"));
+    let store = Store::open(options, Env::default()).await.unwrap();
     let id = desk.json(&["admin", "tenant", "list"])[0]["id"].as_str().unwrap().parse().unwrap();
-    let ahead = store.world().now().plus(120 * DAY_MS);
-    let db = store.tenant_for_test(id, Actor::system());
+    let ahead = store.env().now().plus_ms(120 * DAY_MS);
+    let db = store.tenant_for_test(id, Actor::for_system());
     let moved = db.write(async move |tx| {
         tx.exec("UPDATE tenant_clocks SET last_at = $2 WHERE tenant_id = $1", kernel::args![ahead]).await
     });

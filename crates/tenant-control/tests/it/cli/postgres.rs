@@ -74,7 +74,7 @@ async fn a_second_node_shares_the_database_and_the_secrets() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_nodes_that_start_at_once_one_prints_the_link() {
     let database = fresh_database().await;
-    let secrets = kernel::base::Secrets::generate(&kernel::base::Chance::System).unwrap();
+    let secrets = kernel::base::Secrets::generate_text(&kernel::base::RandomSource::System).unwrap();
     let nodes = (0..3).map(|_| {
         let mut desk = desk_on(&database);
         desk.set("TENANT_CONTROL_SECRETS", &secrets);

@@ -1,6 +1,6 @@
 //! `admin user unlink`: whoever signs on next with the address is the user.
 
-use kernel::base::Clock;
+use kernel::base::WallClock;
 use reqwest::Response;
 
 use super::admin::SEEN_MAX;
@@ -46,7 +46,7 @@ async fn sign_on(process: &Process, idp: &Idp) -> String {
 pub async fn unlinks(desk: &Desk) {
     let process = desk.serve(&["--webhook-allow-cidr", "127.0.0.0/8"]);
     acme(desk);
-    let idp = Idp::start(&Clock::System).await;
+    let idp = Idp::start(&WallClock::System).await;
     let provider = provide(desk, &idp);
     let cookie = sign_on(&process, &idp).await;
     let (status, ann) = get(&process, SESSION, ("cookie", &cookie)).await;

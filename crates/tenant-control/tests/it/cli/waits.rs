@@ -2,8 +2,8 @@
 
 use std::sync::mpsc;
 
-use kernel::base::{Result, World};
-use kernel::store::{Options, Purpose, Store};
+use kernel::base::{Env, Result};
+use kernel::store::{Purpose, Store, StoreOptions};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -13,8 +13,8 @@ const CREATE: [&str; 7] = ["admin", "tenant", "create", "--name", "Globex", "--s
 
 /// Holds the lock of whoever writes, as another process than the command's, until the sender is dropped.
 async fn hold(desk: &Desk) -> (mpsc::Sender<()>, JoinHandle<Result<()>>) {
-    let options = Options::sqlite(desk.path("data/tenant-control.db"));
-    let db = Store::open(options, World::default()).await.expect("the store opens").system(Purpose::Cli);
+    let options = StoreOptions::sqlite(desk.path("data/tenant-control.db"));
+    let db = Store::open(options, Env::default()).await.expect("the store opens").system(Purpose::Cli);
     let (begun, has_begun) = oneshot::channel();
     let (release, released) = mpsc::channel::<()>();
     let holding = tokio::spawn(async move {

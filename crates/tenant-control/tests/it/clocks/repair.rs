@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kernel::args;
-use kernel::auth::{Role, list_clocks, operate};
-use kernel::base::{Clock, DAY_MS, HOUR_MS, MINUTE_MS, Timestamp, World};
+use kernel::auth::{Role, list_clocks, open_as_operator};
+use kernel::base::{DAY_MS, Env, HOUR_MS, MINUTE_MS, Timestamp, WallClock};
 use kernel::events;
 use kernel::store::{Param, Purpose, STEP_ROWS};
 use serde_json::{Value, json};
 use tenant_control::cli::clock;
-use tenant_control::features::tickets::sla::{self, Policy, PriorityPolicy};
+use tenant_control::features::tickets::sla::{self, PriorityPolicy, SlaPolicy};
 use tenant_control::features::tickets::{self, Priority};
 
 use super::AHEAD_MS;
@@ -23,7 +23,7 @@ use crate::webhooks::{WEBHOOKS, endpoint, open};
 
 /// A number that the database tells, of one tenant or none.
 async fn ask(server: &Server, sql: &str, args: &[&dyn Param]) -> Option<i64> {
-    server.app.store.system(Purpose::Cli).one(sql, args).await.expect("a number")
+    server.app.store.system(Purpose::Cli).get_one(sql, args).await.expect("a number")
 }
 
 /// Goes to the wrong time, where everybody has to sign in again.
@@ -32,10 +32,10 @@ async fn go_ahead(server: &Server, tenancy: &Tenancy) -> String {
     server.user(&tenancy.tenant, Role::Admin).await
 }
 
-async fn repair(server: &Server, tenancy: &Tenancy) -> clock::Repaired {
-    let repaired = clock::repair(&operate(&server.app.store, &tenancy.tenant)).await.expect("a repair");
+async fn repair(server: &Server, tenancy: &Tenancy) -> clock::ClockRepair {
+    let repaired = clock::repair_clock(&open_as_operator(&server.app.store, &tenancy.tenant)).await.expect("a repair");
     // The command is another process: on PostgreSQL this one may remember for half a second.
-    server.app.credentials.forget(tenancy.tenant.id);
+    server.app.credentials.invalidate_tenant(tenancy.tenant.id);
     repaired
 }
 
@@ -67,15 +67,15 @@ over_http! {
 
         let now = server.now();
         let end = async |record: &Value| server.get(one(KEYS, record)).cookie(&acme.admin).await.ok(200)["expires_at"].clone();
-        assert_eq!(end(&key.record).await, now.plus(365 * DAY_MS).to_string(), "no later than that of a key made now");
+        assert_eq!(end(&key.record).await, now.plus_ms(365 * DAY_MS).to_string(), "no later than that of a key made now");
         assert_eq!(end(&kept.record).await, kept.record["expires_at"], "what was not changed stays");
         let overlap = ask(&server, "SELECT MAX(valid_until) FROM api_key_secrets", args![]).await;
-        assert_eq!(overlap, Some(now.plus(HOUR_MS).as_millis()));
+        assert_eq!(overlap, Some(now.plus_ms(HOUR_MS).as_millis()));
         let replayed = ask(&server, "SELECT MAX(expires_at) FROM idempotency_records", args![]).await;
-        assert_eq!(replayed, Some(now.plus(DAY_MS).as_millis()));
+        assert_eq!(replayed, Some(now.plus_ms(DAY_MS).as_millis()));
         server.get(SESSION).key(&key.plain).await.is(200);
         server.advance(HOUR_MS);
-        server.app.credentials.forget(acme.tenant.id);
+        server.app.credentials.invalidate_tenant(acme.tenant.id);
         server.get(SESSION).key(&key.plain).await.problem("unauthenticated");
     }
 
@@ -122,7 +122,7 @@ over_http! {
             assert_eq!(ask(&server, sql, args![now]).await, Some(0), "{sql}");
         }
         let overlap = ask(&server, "SELECT MAX(valid_until) FROM webhook_secrets", args![]).await;
-        assert_eq!(overlap, Some(now.plus(2 * HOUR_MS).as_millis()));
+        assert_eq!(overlap, Some(now.plus_ms(2 * HOUR_MS).as_millis()));
         server.sender.run_due().await.unwrap();
         assert_eq!(receiver.count(), 3);
         let record = server.get(one(WEBHOOKS, &hook)).cookie(&acme.admin).await.ok(200);
@@ -137,7 +137,7 @@ over_http! {
         server.key(&acme, &["*"]).await;
         server.sender.run_due().await.unwrap();
         let due = ask(&server, "SELECT MAX(next_attempt_at) FROM deliveries", args![]).await;
-        server.set_clock(acme.tenant.id, server.now().plus(AHEAD_MS)).await;
+        server.set_clock(acme.tenant.id, server.now().plus_ms(AHEAD_MS)).await;
         assert_eq!(repair(&server, &acme).await.deliveries, 0);
         assert_eq!(ask(&server, "SELECT MAX(next_attempt_at) FROM deliveries", args![]).await, due);
     }
@@ -162,7 +162,7 @@ over_http! {
         // That of the wrong time has an id of then.
         runs.sort_by_key(|run| run["trigger"]["scheduled_for"].as_str().unwrap().to_owned());
         assert_eq!((runs.len(), &runs[0]["trigger"]["scheduled_for"]), (2, &next), "{runs:#?}");
-        let day_after = workflows::time(&next).plus(DAY_MS);
+        let day_after = workflows::time(&next).plus_ms(DAY_MS);
         assert_eq!(workflows::time(&runs[1]["trigger"]["scheduled_for"]), day_after);
         assert_eq!((&runs[1]["status"], &runs[1]["trigger"]["late"]), (&json!("succeeded"), &json!(false)));
     }
@@ -184,9 +184,9 @@ over_http! {
 
     async fn promises_are_counted_anew(server: Server) {
         let acme = server.tenant("acme").await;
-        let policy = Policy { first_response_minutes: 60, resolution_minutes: 480, hours: None, timezone: None };
+        let policy = SlaPolicy { first_response_minutes: 60, resolution_minutes: 480, hours: None, timezone: None };
         let target = PriorityPolicy { priority: Priority::High, policy };
-        sla::store::set(&operate(&server.app.store, &acme.tenant), target).await.unwrap();
+        sla::store::set_policy(&open_as_operator(&server.app.store, &acme.tenant), target).await.unwrap();
         let ticket = json!({"subject": "Printer", "priority": "high"});
         let waiting = server.post(TICKETS).cookie(&acme.admin).json(&ticket).await.ok(201);
         server.patch(one(TICKETS, &waiting)).cookie(&acme.admin).json(&json!({"status": "pending"})).await.is(200);
@@ -200,7 +200,7 @@ over_http! {
         for ticket in [&waiting, &early] {
             let ticket = server.get(one(TICKETS, ticket)).cookie(&acme.admin).await.ok(200);
             let dues = (&ticket["first_response_due_at"], &ticket["resolution_due_at"]);
-            let wanted = (json!(now.plus(HOUR_MS).to_string()), json!(now.plus(8 * HOUR_MS).to_string()));
+            let wanted = (json!(now.plus_ms(HOUR_MS).to_string()), json!(now.plus_ms(8 * HOUR_MS).to_string()));
             assert_eq!(dues, (&wanted.0, &wanted.1), "{ticket}");
             assert_eq!((&ticket["created_at"], &ticket["sla_state"]), (&json!(now.to_string()), &json!("ok")));
         }
@@ -211,7 +211,7 @@ over_http! {
         let admin = go_ahead(&server, &acme).await;
         let ticket = json!({"subject": "Printer"});
         server.post(TICKETS).cookie(&admin).json(&ticket).await.is(201);
-        let db = operate(&server.app.store, &acme.tenant);
+        let db = open_as_operator(&server.app.store, &acme.tenant);
         // More than one step of them.
         let (count, from) = (STEP_ROWS + STEP_ROWS / 2, server.now());
         let insert = "INSERT INTO events (tenant_id, sequence, id, type, family, record_id, at, body)
@@ -223,7 +223,7 @@ over_http! {
 
         // As far as a repair comes that is killed between its steps.
         let now = server.now();
-        assert_eq!(tickets::store::bring_back(&db, now).await.unwrap(), 1);
+        assert_eq!(tickets::store::clamp_future_timestamps(&db, now).await.unwrap(), 1);
         let step = db.write(async move |tx| tx.exec(events::BRING_BACK, args![now, 10_i64]).await).await.unwrap();
         assert_eq!((step, stuck(&server).await), (10, vec!["acme".to_owned()]));
         server.post(TICKETS).cookie(&acme.admin).json(&ticket).await.problem("unavailable");
@@ -245,9 +245,9 @@ async fn clocks_are_compared_with_the_time_of_the_database() {
     let server = Setup::postgres().await.in_real_time().start().await;
     server.tenant("acme").await;
     let globex = server.tenant("globex").await;
-    server.set_clock(globex.tenant.id, server.now().plus(AHEAD_MS)).await;
+    server.set_clock(globex.tenant.id, server.now().plus_ms(AHEAD_MS)).await;
     for wrong_by_ms in [AHEAD_MS, -AHEAD_MS] {
-        let world = World { clock: Clock::Wrong(wrong_by_ms), ..World::default() };
+        let world = Env { clock: WallClock::Skewed(wrong_by_ms), ..Env::default() };
         assert_eq!(stuck(&server.second_node_with(world).await).await, ["globex"], "{wrong_by_ms}");
     }
 }

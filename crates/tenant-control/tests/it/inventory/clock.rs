@@ -29,7 +29,7 @@ over_http! {
         let agent = Agent::named("web01");
         reported(&server, &key, &agent.fusion()).await;
         let begun = server.now();
-        let wait_until = |after_ms: i64| server.advance(begun.plus(after_ms).as_millis() - server.now().as_millis());
+        let wait_until = |after_ms: i64| server.advance(begun.plus_ms(after_ms).as_millis() - server.now().as_millis());
         let status = async || {
             server.look_at_devices().await;
             server.look_at_devices().await;

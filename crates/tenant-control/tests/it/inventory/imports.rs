@@ -1,8 +1,8 @@
 //! Devices from files beside those that report.
 
-use kernel::auth::operate;
-use tenant_control::features::inventory::import::store::{Imported, import};
-use tenant_control::features::inventory::import::{Format, read};
+use kernel::auth::open_as_operator;
+use tenant_control::features::inventory::import::store::{ImportSummary, import_devices};
+use tenant_control::features::inventory::import::{ImportFormat, read_import_file};
 use tenant_control::features::organizations;
 
 use crate::support::{Server, Tenancy, over_http};
@@ -13,19 +13,19 @@ use super::all;
 const CUSTOMERS: usize = 120;
 
 /// What becomes of a file with these lines.
-pub async fn import_csv(server: &Server, tenancy: &Tenancy, lines: &str) -> Imported {
-    let file = read(Format::Csv, lines.as_bytes()).expect("a file");
-    import(&operate(&server.app.store, &tenancy.tenant), file, false).await.expect("an import")
+pub async fn import_csv(server: &Server, tenancy: &Tenancy, lines: &str) -> ImportSummary {
+    let file = read_import_file(ImportFormat::Csv, lines.as_bytes()).expect("a file");
+    import_devices(&open_as_operator(&server.app.store, &tenancy.tenant), file, false).await.expect("an import")
 }
 
 over_http! {
     async fn what_a_device_of_each_customer_is_called_is_found_in_each(server: Server) {
         let acme = server.tenant("acme").await;
-        let db = operate(&server.app.store, &acme.tenant);
+        let db = open_as_operator(&server.app.store, &acme.tenant);
         let mut lines = String::from("display_name,organization\n");
         for n in 0..CUSTOMERS {
             let slug = format!("customer-{n}");
-            organizations::create(&db, &slug, &slug).await.expect("an organization");
+            organizations::create_named_organization(&db, &slug, &slug).await.expect("an organization");
             lines.extend(["Router,", slug.as_str(), "\n"]);
         }
         let first = import_csv(&server, &acme, &lines).await;

@@ -322,8 +322,8 @@ over_http! {
             reported(&server, &key, &agent.clone().device_id(&format!("installation {n}")).fusion()).await;
         }
         assert_eq!(all(&server, &acme).await.len(), 1);
-        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
-        let names: i64 = db.one("SELECT COUNT(*) FROM device_identities WHERE tenant_id = $1", args![]).await.unwrap();
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
+        let names: i64 = db.get_one("SELECT COUNT(*) FROM device_identities WHERE tenant_id = $1", args![]).await.unwrap();
         assert!(names < 25, "{names}");
         // The last ones are known by their own names still.
         let changed = Agent::named("elsewhere").device_id("installation 29");

@@ -1,8 +1,8 @@
 //! Two devices that become one, while their agents go on to report.
 
-use kernel::auth::operate;
+use kernel::auth::open_as_operator;
 use serde_json::{Value, json};
-use tenant_control::features::inventory::merge::store::merge;
+use tenant_control::features::inventory::merge::store::merge_duplicate;
 
 use crate::support::devices::{Agent, FUSION, device, devices, only_device, read_device, reported};
 use crate::support::{Server, Tenancy, over_http};
@@ -12,8 +12,8 @@ use super::{all, id};
 
 /// Makes one of two devices, as an operator does.
 async fn merge_devices(server: &Server, tenancy: &Tenancy, keep: &Value, duplicate: &Value) {
-    let db = operate(&server.app.store, &tenancy.tenant);
-    let merged = merge(&db, id(keep).parse().unwrap(), id(duplicate).parse().unwrap()).await;
+    let db = open_as_operator(&server.app.store, &tenancy.tenant);
+    let merged = merge_duplicate(&db, id(keep).parse().unwrap(), id(duplicate).parse().unwrap()).await;
     merged.expect("one of both");
 }
 

@@ -1,6 +1,6 @@
 //! Whose a device is: the key's organization, or the one that the agent's tag names, or nobody's.
 
-use kernel::auth::operate;
+use kernel::auth::open_as_operator;
 use serde_json::{Value, json};
 use tenant_control::features::organizations;
 
@@ -10,7 +10,9 @@ use crate::support::{Server, Tenancy, over_http};
 use super::{all, each, id};
 
 async fn organization(server: &Server, tenancy: &Tenancy, name: &str, slug: &str) -> Value {
-    let made = organizations::create(&operate(&server.app.store, &tenancy.tenant), name, slug).await;
+    let made =
+        organizations::create_named_organization(&open_as_operator(&server.app.store, &tenancy.tenant), name, slug)
+            .await;
     json!(made.expect("an organization").id)
 }
 

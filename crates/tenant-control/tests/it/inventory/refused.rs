@@ -1,6 +1,6 @@
 //! Who may report, and how others are refused.
 
-use kernel::http::Policy;
+use kernel::http::RatePolicy;
 use serde_json::{Value, json};
 
 use crate::support::call::Call;
@@ -129,7 +129,7 @@ over_http! {
 
     async fn more_reports_than_a_key_may_send_are_refused_in_its_language(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::Ingest, 2);
+        setup.settings.rate_table.set(RatePolicy::Ingest, 2);
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         let (key, other) = (server.ingest_key(&acme).await, server.ingest_key(&acme).await);

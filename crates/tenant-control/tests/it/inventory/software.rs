@@ -16,7 +16,7 @@ const LARGEST_NOTE: &str = "SELECT CAST(MAX(LENGTH(changes)) AS BIGINT) FROM dev
 const DIGESTS: &str = "SELECT COUNT(*) FROM device_reports WHERE digest IS NOT NULL";
 
 async fn count(server: &Server, sql: &'static str) -> i64 {
-    server.app.store.system(kernel::store::Purpose::Cli).one(sql, kernel::args![]).await.expect("a count")
+    server.app.store.system(kernel::store::Purpose::Cli).get_one(sql, kernel::args![]).await.expect("a count")
 }
 
 async fn index(server: &Server) {

@@ -161,8 +161,8 @@ over_http! {
         let body = Body::new(GLPI, plain.clone());
         reported(&server, &key, &body).await;
         let told = only_device(&server, &acme.admin).await;
-        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
-        let stored: String = db.one("SELECT digest FROM device_reports WHERE tenant_id = $1", args![]).await.unwrap();
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
+        let stored: String = db.get_one("SELECT digest FROM device_reports WHERE tenant_id = $1", args![]).await.unwrap();
         // As digests were before they told which reader they are of.
         let older = BASE64.encode(sha256(format!("\n\n{plain}").as_bytes()));
         for (digest, is_read) in [(stored, false), (older, true)] {

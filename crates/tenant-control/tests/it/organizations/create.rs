@@ -164,7 +164,7 @@ over_http! {
 
     async fn a_tenant_has_so_many_and_no_more(server: Server) {
         let acme = server.tenant("acme").await;
-        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
         let fill = format!(
             "WITH RECURSIVE made (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM made WHERE n < {})
             INSERT INTO organizations (tenant_id, id, slug, name, version, created_at, updated_at)

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use kernel::auth::operate;
-use kernel::base::{Fault, Faults};
+use kernel::auth::open_as_operator;
+use kernel::base::{FaultPoints, InjectedFault};
 use kernel::store::Db;
-use tenant_control::features::organizations::{OrganizationId, Update, update};
+use tenant_control::features::organizations::{OrganizationId, OrganizationUpdate, update_organization};
 use tokio::task::JoinSet;
 
 use super::*;
@@ -37,20 +37,21 @@ type Deed = Box<dyn FnOnce() + Send>;
 async fn interrupted(setup: Setup) -> (Server, Arc<Mutex<Option<Deed>>>) {
     let deed: Arc<Mutex<Option<Deed>>> = Arc::default();
     let due = deed.clone();
-    let faults = Faults::new(move |place| {
+    let faults = FaultPoints::new(move |place| {
         let deed = if place == "import.tried" { due.lock().unwrap().take() } else { None };
         if let Some(deed) = deed {
             deed();
         }
-        Fault::None
+        InjectedFault::None
     });
     (setup.with_faults(faults).start().await, deed)
 }
 
 /// Archives it while whoever asked waits.
 fn archive_now(db: &Db, id: OrganizationId) {
-    let change = Update { name: None, slug: None, archived: Some(true) };
-    let changed = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(update(db, id, change)));
+    let change = OrganizationUpdate { name: None, slug: None, archived: Some(true) };
+    let changed =
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(update_organization(db, id, change)));
     assert!(changed.expect("an organization").archived);
 }
 
@@ -96,12 +97,12 @@ over_http! {
         let (server, deed) = interrupted(setup).await;
         let acme = server.tenant("acme").await;
         let made = make(&server, &acme, &json!({"name": "Globex"})).await;
-        let (db, id) = (operate(&server.app.store, &acme.tenant), id_of(&made).parse().unwrap());
+        let (db, id) = (open_as_operator(&server.app.store, &acme.tenant), id_of(&made).parse().unwrap());
         *deed.lock().unwrap() = Some(Box::new(move || archive_now(&db, id)));
         let lines = "hostname,organization\nweb01,\nweb02,globex\nweb03,\n";
         let done = import_csv(&server, &acme, lines).await;
         assert!(deed.lock().unwrap().is_none(), "it was archived meanwhile");
-        assert_eq!((done.created, done.tried, done.errors.len()), (2, false, 1), "{:?}", done.errors);
+        assert_eq!((done.created, done.nothing_written, done.errors.len()), (2, false, 1), "{:?}", done.errors);
         assert_eq!((done.errors[0].row, done.errors[0].column.as_str()), (2, "organization"));
         // Once the row is mended the file can be imported as a whole.
         let again = import_csv(&server, &acme, &lines.replace("globex", "")).await;

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::http::Method;
-use kernel::outbound::{Failure, FailureKind, Names, Outbound, Request, Response, Settings};
+use kernel::outbound::{
+    Failure, FailureKind, NameSource, Outbound, OutboundRequest, OutboundResponse, OutboundSettings,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -24,9 +26,9 @@ const TURNS: usize = 8;
 /// More than two sockets ever hold.
 const LARGE_BYTES: usize = 32 << 20;
 
-fn send(outbound: &Outbound, request: Request) -> JoinHandle<Result<Response, Failure>> {
+fn send(outbound: &Outbound, request: OutboundRequest) -> JoinHandle<Result<OutboundResponse, Failure>> {
     let outbound = outbound.clone();
-    tokio::spawn(async move { outbound.send(request).await })
+    tokio::spawn(async move { outbound.send_request(request).await })
 }
 
 /// In one thread, so that a request that was spawned has come as far as it can after yielding to it.
@@ -47,7 +49,7 @@ async fn connection_for_the_next() -> Option<()> {
         }
         vec![IpAddr::from([127, 0, 0, 1])]
     };
-    let outbound = Outbound::new(Settings { names: Names::Table(Arc::new(names)), ..loopback() }).unwrap();
+    let outbound = Outbound::new(OutboundSettings { names: NameSource::Table(Arc::new(names)), ..loopback() }).unwrap();
     let (arrived, mut arriving) = mpsc::unbounded_channel();
     let go_on = Arc::new(Notify::new());
     let told = go_on.clone();
@@ -76,7 +78,7 @@ async fn connection_for_the_next() -> Option<()> {
     }
     // It waits for a turn to make a connection of its own, until that of the first is free.
     let start = Instant::now();
-    let mut second = send(&outbound, Request { timeout: SHORT, ..get(&url) });
+    let mut second = send(&outbound, OutboundRequest { timeout: SHORT, ..get(&url) });
     for _ in 0..16 {
         tokio::task::yield_now().await;
     }
@@ -118,8 +120,8 @@ async fn reluctant(answer: &'static [u8], go_on: watch::Receiver<bool>) -> (Peer
 /// A client that never comes is a failure: then nobody tells how much came.
 const TRIES_MAX: usize = 100;
 
-fn large(peer: &Peer) -> Request {
-    Request { method: Method::POST, body: Bytes::from(vec![b'x'; LARGE_BYTES]), ..get(&peer.url("/")) }
+fn large(peer: &Peer) -> OutboundRequest {
+    OutboundRequest { method: Method::POST, body: Bytes::from(vec![b'x'; LARGE_BYTES]), ..get(&peer.url("/")) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,7 +134,8 @@ async fn a_request_that_is_not_taken_in_time_is_not_written_any_further() {
         if peer.accepted() > 0 {
             break;
         }
-        let failure = outbound.send(Request { timeout: SHORT, ..large(&peer) }).await.expect_err("nobody reads");
+        let failure =
+            outbound.send_request(OutboundRequest { timeout: SHORT, ..large(&peer) }).await.expect_err("nobody reads");
         assert_eq!((failure.kind, failure.status), (FailureKind::Timeout, None), "{failure:?}");
     }
     assert!(peer.accepted() > 0, "the client has come");
@@ -150,7 +153,7 @@ async fn a_request_that_nobody_waits_for_is_not_written_any_further() {
         if peer.accepted() > 0 {
             break;
         }
-        let given_up = tokio::time::timeout(SHORT, outbound.send(large(&peer))).await;
+        let given_up = tokio::time::timeout(SHORT, outbound.send_request(large(&peer))).await;
         assert!(given_up.is_err());
     }
     assert!(peer.accepted() > 0, "the client has come");
@@ -165,7 +168,7 @@ async fn an_answer_that_comes_before_its_request_was_taken_is_the_last_of_its_co
     let (peer, mut came) = reluctant(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", told).await;
     let outbound = Outbound::new(loopback()).unwrap();
     for _ in 0..2 {
-        let answer = outbound.send(large(&peer)).await.unwrap();
+        let answer = outbound.send_request(large(&peer)).await.unwrap();
         assert_eq!((answer.status, &*answer.body), (200, &b"ok"[..]));
     }
     assert_eq!(peer.accepted(), 2);

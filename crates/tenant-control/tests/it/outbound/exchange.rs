@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::Method;
-use kernel::outbound::{FailureKind, Outbound, Request};
+use kernel::outbound::{FailureKind, Outbound, OutboundRequest};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
 use tokio::sync::mpsc;
@@ -77,7 +77,7 @@ async fn a_request_without_a_body_says_so_where_one_is_expected() {
     .await;
     let target = format!("http://hooks.example.org.:{}?x", peer.address.port());
     for (method, wanted) in [(Method::GET, false), (Method::HEAD, false), (Method::POST, true), (Method::PUT, true)] {
-        call(Request { method: method.clone(), ..get(&target) }).await.unwrap();
+        call(OutboundRequest { method: method.clone(), ..get(&target) }).await.unwrap();
         let arrived = told.recv().await.unwrap();
         assert!(arrived.starts_with(&format!("{method} /?x HTTP/1.1\r\n")), "{arrived}");
         assert_eq!(arrived.contains("\r\ncontent-length: 0\r\n"), wanted, "{arrived}");
@@ -88,7 +88,7 @@ async fn a_request_without_a_body_says_so_where_one_is_expected() {
 async fn an_answer_is_read_up_to_the_limit() {
     let peer = Peer::answering("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789").await;
     for (body_max, wanted) in [(0, ""), (1, "0"), (9, "012345678"), (10, "0123456789"), (11, "0123456789")] {
-        let answer = call(Request { body_max, ..get(&peer.url("/")) }).await.unwrap();
+        let answer = call(OutboundRequest { body_max, ..get(&peer.url("/")) }).await.unwrap();
         assert_eq!((answer.status, String::from_utf8(answer.body).unwrap().as_str()), (200, wanted), "{body_max}");
     }
 }
@@ -108,7 +108,7 @@ async fn an_endless_answer_is_cut_and_its_connection_closed() {
         }
     })
     .await;
-    let answer = call(Request { body_max: 100_000, ..get(&peer.url("/")) }).await.unwrap();
+    let answer = call(OutboundRequest { body_max: 100_000, ..get(&peer.url("/")) }).await.unwrap();
     assert_eq!((answer.status, answer.body.len()), (200, 100_000));
     told.recv().await.expect("the peer cannot write any more");
 }
@@ -126,7 +126,7 @@ async fn an_answer_that_drips_runs_out_of_time_and_what_came_is_told() {
     .await;
     // On a busy machine the time can be over before anything has come.
     let failure = until("an answer begins in time", PATIENCE, async || {
-        let failure = call(Request { timeout: SHORT, ..get(&peer.url("/")) }).await.expect_err("too slow");
+        let failure = call(OutboundRequest { timeout: SHORT, ..get(&peer.url("/")) }).await.expect_err("too slow");
         assert_eq!(failure.kind, FailureKind::Timeout, "{failure:?}");
         (!failure.body.is_empty()).then_some(failure)
     })
@@ -149,7 +149,7 @@ async fn no_answer_runs_out_of_time() {
     for text in [peer.url("/"), peer.url("/").replace("http:", "https:")] {
         // On a busy machine the time can be over before there is a connection.
         let failure = until("a connection is made in time", PATIENCE, async || {
-            let failure = call(Request { timeout: SHORT, ..get(&text) }).await.expect_err("no answer");
+            let failure = call(OutboundRequest { timeout: SHORT, ..get(&text) }).await.expect_err("no answer");
             assert_eq!((failure.kind, failure.kind.as_str()), (FailureKind::Timeout, "timeout"), "{failure:?}");
             failure.timings.connect_ms.is_some().then_some(failure)
         })
@@ -219,7 +219,7 @@ async fn a_connection_is_used_again() {
     let peer = Peer::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     let outbound = Outbound::new(loopback()).unwrap();
     for (clone, fresh) in [(outbound.clone(), true), (outbound, false)] {
-        let answer = clone.send(get(&peer.url("/"))).await.unwrap();
+        let answer = clone.send_request(get(&peer.url("/"))).await.unwrap();
         assert_eq!((answer.status, &*answer.body, answer.address), (200, &b"ok"[..], peer.address));
         assert_eq!(answer.timings.connect_ms.is_some(), fresh, "{:?}", answer.timings);
         for _ in 0..16 {

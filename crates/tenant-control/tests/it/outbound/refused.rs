@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kernel::outbound::{BadTarget, FailureKind, Names, Outbound, Settings, Target};
+use kernel::outbound::{BadTarget, FailureKind, NameSource, Outbound, OutboundSettings, Target};
 
 use super::corpus_hosts::{ADDRESSES, DISGUISED, LOCALHOST};
 use super::corpus_urls::{CROOKED, NAMES, PUBLIC};
@@ -19,13 +19,14 @@ fn strict() -> Outbound {
         Some((_, addresses)) => addresses.iter().map(|address| address.parse().unwrap()).collect(),
         None => vec![IpAddr::from(OUTSIDE)],
     };
-    Outbound::new(Settings { names: Names::Table(Arc::new(names)), ..Settings::default() }).unwrap()
+    Outbound::new(OutboundSettings { names: NameSource::Table(Arc::new(names)), ..OutboundSettings::default() })
+        .unwrap()
 }
 
 async fn refuses(outbound: &Outbound, text: &str) {
-    let checked = outbound.check(&target(text), None).await;
+    let checked = outbound.check_target(&target(text), None).await;
     assert!(checked.is_err(), "{text} may be saved");
-    let failure = outbound.send(get(text)).await.expect_err(text);
+    let failure = outbound.send_request(get(text)).await.expect_err(text);
     assert_eq!(failure.kind, FailureKind::NotAllowed, "{text}: {failure:?}");
     assert_eq!(failure.detail, checked.unwrap_err().detail, "{text}");
     assert_eq!((failure.address, failure.status), (None, None), "{text}");
@@ -80,7 +81,7 @@ fn what_two_readers_may_understand_differently_is_no_target() {
 async fn what_is_public_may_be_called() {
     let outbound = strict();
     for text in PUBLIC {
-        assert_eq!(outbound.check(&target(text), None).await, Ok(()), "{text}");
+        assert_eq!(outbound.check_target(&target(text), None).await, Ok(()), "{text}");
     }
 }
 
@@ -92,11 +93,11 @@ async fn a_name_that_moves_inside_after_it_was_saved_is_not_called() {
         0 => vec![IpAddr::from(OUTSIDE)],
         _ => vec![IpAddr::from([127, 0, 0, 1])],
     };
-    let settings = Settings { names: Names::Table(Arc::new(names)), ..Settings::default() };
+    let settings = OutboundSettings { names: NameSource::Table(Arc::new(names)), ..OutboundSettings::default() };
     let outbound = Outbound::new(settings).unwrap();
     let text = format!("http://moving.example:{}/", trap.port);
-    assert_eq!(outbound.check(&target(&text), None).await, Ok(()));
-    let failure = outbound.send(get(&text)).await.expect_err("a refusal");
+    assert_eq!(outbound.check_target(&target(&text), None).await, Ok(()));
+    let failure = outbound.send_request(get(&text)).await.expect_err("a refusal");
     assert_eq!(failure.kind, FailureKind::NotAllowed, "{failure:?}");
     trap.caught_nobody();
     assert_eq!(asked.load(Ordering::SeqCst), 2, "one question for each");
@@ -111,8 +112,8 @@ async fn a_name_is_asked_for_once_and_what_was_checked_is_called() {
         0 => vec![IpAddr::from([127, 0, 0, 1])],
         _ => vec![IpAddr::from([10, 0, 0, 7])],
     };
-    let outbound = Outbound::new(Settings { names: Names::Table(Arc::new(names)), ..loopback() }).unwrap();
-    let answer = outbound.send(get(&format!("http://once.example:{}/", peer.address.port()))).await.unwrap();
+    let outbound = Outbound::new(OutboundSettings { names: NameSource::Table(Arc::new(names)), ..loopback() }).unwrap();
+    let answer = outbound.send_request(get(&format!("http://once.example:{}/", peer.address.port()))).await.unwrap();
     assert_eq!((answer.status, answer.address), (204, peer.address));
     assert_eq!(asked.load(Ordering::SeqCst), 1);
 }
@@ -120,17 +121,17 @@ async fn a_name_is_asked_for_once_and_what_was_checked_is_called() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_does_not_resolve_may_be_saved_and_fails_when_called() {
     let outbound = Outbound::new(loopback()).unwrap();
-    assert_eq!(outbound.check(&target("http://unknown.example/"), None).await, Ok(()));
-    let failure = outbound.send(get("http://unknown.example/")).await.expect_err("no address");
+    assert_eq!(outbound.check_target(&target("http://unknown.example/"), None).await, Ok(()));
+    let failure = outbound.send_request(get("http://unknown.example/")).await.expect_err("no address");
     assert_eq!((failure.kind, failure.kind.as_str()), (FailureKind::Name, "name_not_resolved"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_allows_networks_and_nothing_beside_them() {
     let outbound = Outbound::new(loopback()).unwrap();
-    assert_eq!(outbound.allowed().iter().map(ToString::to_string).collect::<Vec<_>>(), ["127.0.0.0/8"]);
+    assert_eq!(outbound.allowed_networks().iter().map(ToString::to_string).collect::<Vec<_>>(), ["127.0.0.0/8"]);
     for text in ["http://127.0.0.1/", "http://127.9.9.9/", "http://[::ffff:127.0.0.1]/", "http://hooks.example.org/"] {
-        assert_eq!(outbound.check(&target(text), None).await, Ok(()), "{text}");
+        assert_eq!(outbound.check_target(&target(text), None).await, Ok(()), "{text}");
     }
     // This host is both of its addresses, and one of them was not allowed.
     for text in ["http://10.0.0.7/", "http://[::1]/", "http://169.254.169.254/", "http://localhost/"] {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kernel::outbound::{FailureKind, Outbound, Settings};
+use kernel::outbound::{FailureKind, Outbound, OutboundSettings};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
@@ -60,7 +60,7 @@ impl Proven {
     }
 
     fn trusting(&self) -> Outbound {
-        Outbound::new(Settings { extra_roots: Some(self.authority.clone()), ..loopback() }).unwrap()
+        Outbound::new(OutboundSettings { extra_roots: Some(self.authority.clone()), ..loopback() }).unwrap()
     }
 }
 
@@ -68,12 +68,12 @@ impl Proven {
 async fn only_a_certificate_of_a_trusted_authority_is_believed() {
     let proven = Proven::start(&["hooks.example.org"]).await;
     let url = proven.url("hooks.example.org");
-    let failure = Outbound::new(loopback()).unwrap().send(get(&url)).await.expect_err("a stranger");
+    let failure = Outbound::new(loopback()).unwrap().send_request(get(&url)).await.expect_err("a stranger");
     assert_eq!((failure.kind, failure.kind.as_str()), (FailureKind::Tls, "tls_failed"), "{failure:?}");
     assert_eq!((failure.address, failure.status), (Some(proven.peer.address), None));
     assert!(failure.timings.connect_ms.is_some() && failure.timings.tls_ms.is_none(), "{failure:?}");
 
-    let answer = proven.trusting().send(get(&url)).await.unwrap();
+    let answer = proven.trusting().send_request(get(&url)).await.unwrap();
     assert_eq!((answer.status, &*answer.body, answer.address), (200, &b"ok"[..], proven.peer.address));
     assert!(answer.timings.tls_ms.is_some(), "{:?}", answer.timings);
 }
@@ -90,7 +90,7 @@ async fn the_certificate_must_be_for_the_host_that_was_called() {
         (&address, "127.0.0.1", true),
         (&address, "hooks.example.org", false),
     ] {
-        let answer = proven.trusting().send(get(&proven.url(host))).await;
+        let answer = proven.trusting().send_request(get(&proven.url(host))).await;
         assert_eq!(answer.as_ref().err().map(|failure| failure.kind), (!works).then_some(FailureKind::Tls), "{host}");
     }
 }
@@ -102,7 +102,7 @@ async fn a_peer_without_tls_is_not_spoken_to() {
     })
     .await;
     let outbound = Outbound::new(loopback()).unwrap();
-    let failure = outbound.send(get(&format!("https://{}/", garbage.address))).await.expect_err("no TLS");
+    let failure = outbound.send_request(get(&format!("https://{}/", garbage.address))).await.expect_err("no TLS");
     assert_eq!(failure.kind, FailureKind::Tls, "{failure:?}");
 }
 
@@ -115,7 +115,7 @@ fn a_file_of_certificates_that_cannot_be_used_is_named() {
         if let Some(content) = content {
             std::fs::write(&file, content).unwrap();
         }
-        let settings = Settings { extra_roots: Some(file.clone()), ..Settings::default() };
+        let settings = OutboundSettings { extra_roots: Some(file.clone()), ..OutboundSettings::default() };
         let error = Outbound::new(settings).err().expect("a refusal").to_string();
         assert!(error.contains("authority.pem: "), "{content:?}: {error}");
     }

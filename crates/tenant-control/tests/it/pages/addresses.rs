@@ -46,7 +46,7 @@ over_http! {
 
     async fn being_led_on_is_charged_to_the_address(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::Public, 1);
+        setup.settings.rate_table.set(RatePolicy::Public, 1);
         let server = setup.start().await;
         server.get("/status").await.is(308);
         server.get("/status").await.problem("rate_limited");

@@ -12,7 +12,7 @@ const PAGE_BYTES_MAX: usize = 150_000;
 /// A server whose visitors may read all of it within a minute.
 pub async fn open_to_readers(setup: Setup) -> Server {
     let mut setup = setup;
-    setup.settings.rate_table.set(Policy::Public, 10_000);
+    setup.settings.rate_table.set(RatePolicy::Public, 10_000);
     setup.start().await
 }
 

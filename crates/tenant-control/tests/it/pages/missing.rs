@@ -32,7 +32,7 @@ over_http! {
 
     async fn both_are_charged_to_the_address(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::Public, 2);
+        setup.settings.rate_table.set(RatePolicy::Public, 2);
         let server = setup.start().await;
         server.get("/nowhere").header("accept", BROWSER).await.is(404);
         server.get("/nowhere").await.problem("not_found");

@@ -19,7 +19,7 @@ async fn broken() -> Result<Response> {
 }
 
 fn with_broken_page(api: Api) -> Api {
-    api.page(BROKEN, Policy::Public, broken)
+    api.add_page(BROKEN, RatePolicy::Public, broken)
 }
 
 fn varies_by_accept(answer: &Answer) -> bool {
@@ -53,7 +53,7 @@ fn page(answer: &Answer, status: u16, title: &str, back: &str) -> String {
 over_http! {
     async fn who_asks_too_often_is_told_when_to_come_back(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::Public, 1);
+        setup.settings.rate_table.set(RatePolicy::Public, 1);
         let server = setup.start().await;
         server.get("/").await.is(200);
         // The sign-in form is shown to whoever has to sign in.
@@ -76,7 +76,7 @@ over_http! {
 
     async fn a_sign_on_that_comes_back_too_often_is_told_so(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::AuthFailures, 1);
+        setup.settings.rate_table.set(RatePolicy::AuthFailures, 1);
         let server = setup.start().await;
         let target = format!("{CALLBACK}?code=a&state=b");
         server.get(&target).header("accept", BROWSER).await.is(400);
@@ -126,7 +126,7 @@ over_http! {
 
     async fn a_session_that_asks_too_often_is_told_so_on_the_page(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::Read, 1);
+        setup.settings.rate_table.set(RatePolicy::Read, 1);
         let server = setup.start().await;
         let admin = server.tenant("acme").await.admin;
         server.get(OVERVIEW).cookie(&admin).await.is(200);

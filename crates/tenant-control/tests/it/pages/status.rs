@@ -26,7 +26,7 @@ fn part<'a>(status: &'a Value, name: &str) -> &'a Value {
 over_http! {
     async fn all_is_well_when_every_part_is(server: Server) {
         let _indexed = Indexed::of(&server).await;
-        pages::measure(&server.app).await.unwrap();
+        pages::measure_queue(&server.app).await.unwrap();
         let answer = ask(&server).await;
         let status = answer.ok(200);
         assert_eq!(answer.header("content-type"), "application/json");
@@ -50,7 +50,7 @@ over_http! {
 
     async fn it_tells_nothing_of_anybody(server: Server) {
         server.tenant("acme").await;
-        pages::measure(&server.app).await.unwrap();
+        pages::measure_queue(&server.app).await.unwrap();
         let said = ask(&server).await.ok(200).to_string() + &html(&server.get(STATUS).await).replace(server.base_url(), "");
         for inside in ["acme", "sqlite", "postgres", "127.0.0.1", "localhost", server.app.node.as_str()] {
             assert!(!said.to_lowercase().contains(&inside.to_lowercase()), "{inside} in {said}");
@@ -62,14 +62,14 @@ over_http! {
         webhooks::endpoint(&server, &acme, "https://hooks.example.org/in", &["api_key.*"]).await;
         server.key(&acme, &["tickets:read"]).await;
         server.advance(59_000);
-        pages::measure(&server.app).await.unwrap();
+        pages::measure_queue(&server.app).await.unwrap();
         let status = ask(&server).await.ok(200);
         assert_eq!((&part(&status, "queue")["status"], &part(&status, "queue")["lag_seconds"]), (&json!("ok"), &json!(59)));
         server.advance(61_000);
         // The figure is old by now, and is not passed off as one of today.
         let status = ask(&server).await.ok(200);
         assert_eq!((&part(&status, "queue")["status"], &part(&status, "queue")["lag_seconds"]), (&json!("degraded"), &json!(null)));
-        pages::measure(&server.app).await.unwrap();
+        pages::measure_queue(&server.app).await.unwrap();
         let status = ask(&server).await.ok(200);
         assert_eq!((&part(&status, "queue")["status"], &part(&status, "queue")["lag_seconds"]), (&json!("degraded"), &json!(120)));
         assert_eq!(status["status"], "degraded");
@@ -102,7 +102,7 @@ over_http! {
 
     async fn a_visit_is_charged_to_the_address(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::Public, 2);
+        setup.settings.rate_table.set(RatePolicy::Public, 2);
         let server = setup.start().await;
         server.get(STATUS).await.is(200);
         ask(&server).await.is(200);

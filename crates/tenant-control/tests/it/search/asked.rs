@@ -10,9 +10,9 @@ use kernel::base::SECOND_MS;
 use kernel::store::Db;
 use search_language::parse;
 use serde_json::{Value, json};
-use tenant_control::features::search::index::{Asked, Found};
-use tenant_control::features::search::served::Served;
-use tenant_control::features::search::wanted;
+use tenant_control::features::search::index::{IndexQuery, SearchResults};
+use tenant_control::features::search::requested_kinds;
+use tenant_control::features::search::service::SearchService;
 use tokio::runtime::Builder;
 
 use super::{called, device, hits, ids, ticket, total};
@@ -61,16 +61,20 @@ async fn first_cursor(server: &Server, cookie: &str, query: &str) -> String {
 }
 
 /// A search for printers as the route hands it on, with the handle of whoever asks.
-fn printer_search(server: &Server, tenancy: &Tenancy) -> (Db, Asked) {
+fn printer_search(server: &Server, tenancy: &Tenancy) -> (Db, IndexQuery) {
     let query = parse("printer").expect("a query");
-    let asked = Asked { tenant: tenancy.tenant.id, kinds: wanted(None), query, limit: 50, behind: None };
+    let asked = IndexQuery { tenant: tenancy.tenant.id, kinds: requested_kinds(None), query, limit: 50, after: None };
     (database(server, tenancy), asked)
 }
 
 /// How many of these searches were answered before the one that came behind them all, and what that one has found.
 ///
 /// A single thread makes them, in the order in which they get their turns: nothing here depends on how fast it is.
-fn answered_before(served: &Served, many: Vec<(Db, Asked)>, last: (Db, Asked)) -> (usize, Found) {
+fn answered_before(
+    served: &SearchService,
+    many: Vec<(Db, IndexQuery)>,
+    last: (Db, IndexQuery),
+) -> (usize, SearchResults) {
     let runtime = Builder::new_current_thread().max_blocking_threads(1).enable_time().build().expect("a runtime");
     runtime.block_on(async {
         let answered = Arc::new(AtomicUsize::new(0));
@@ -306,7 +310,7 @@ over_http! {
         printers(&server, &acme).await;
         called(&server, &globex, "Printer of the neighbour").await;
         let _indexed = Indexed::of(&server).await;
-        let served: Served = server.app.settings.of_feature();
+        let served: SearchService = server.app.settings.feature_settings();
         let many = (0..at_once).map(|_| printer_search(&server, &acme)).collect();
         let last = printer_search(&server, &globex);
         let (before, found) = tokio::task::spawn_blocking(move || answered_before(&served, many, last))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kernel::args;
 use kernel::base::HOUR_MS;
-use kernel::store::changes::{self, Place};
+use kernel::store::changes::{self, ChangePosition};
 use kernel::store::{Db, Purpose};
 use tokio_postgres::Client;
 
@@ -14,7 +14,7 @@ use crate::support::stores::{TestStore, on_both};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Before everything.
-const BEGINNING: Place = Place { written_by: 0, number: 0 };
+const BEGINNING: ChangePosition = ChangePosition { written_by: 0, number: 0 };
 /// More than any of these tests notes.
 const ALL: i64 = 100;
 
@@ -32,11 +32,11 @@ pub async fn readers(system: &Db) -> Vec<String> {
 
 /// Notes a change in a transaction of its own.
 async fn note(db: &Db, id: &'static str) {
-    db.write(async move |tx| tx.changed("ticket", id).await).await.expect("it is noted");
+    db.write(async move |tx| tx.record_change("ticket", id).await).await.expect("it is noted");
 }
 
 /// Notes these one after the other, in a feed that has none. Where they are.
-async fn noted<const N: usize>(system: &Db, db: &Db, ids: [&'static str; N]) -> [Place; N] {
+async fn noted<const N: usize>(system: &Db, db: &Db, ids: [&'static str; N]) -> [ChangePosition; N] {
     for id in ids {
         note(db, id).await;
     }
@@ -45,12 +45,12 @@ async fn noted<const N: usize>(system: &Db, db: &Db, ids: [&'static str; N]) -> 
 
 /// Where these are, once all of them are shown: on PostgreSQL others may be under way, in whichever database of the server. None
 /// is ever shown before one that stands in front of it.
-async fn shown(system: &Db, behind: Place, ids: &[&str]) -> Vec<Place> {
+async fn shown(system: &Db, behind: ChangePosition, ids: &[&str]) -> Vec<ChangePosition> {
     let look = async || {
-        let found = changes::read(system, behind, ALL).await.expect("the feed");
+        let found = changes::list_changes_after(system, behind, ALL).await.expect("the feed");
         let names: Vec<&str> = found.iter().map(|changed| changed.id.as_str()).collect();
         assert!(ids.starts_with(&names), "{names:?} are shown of {ids:?}");
-        let places: Vec<Place> = found.iter().map(|changed| changed.place).collect();
+        let places: Vec<ChangePosition> = found.iter().map(|changed| changed.position).collect();
         (places.len() == ids.len()).then_some(places)
     };
     until("the changes are shown", PATIENCE, look).await
@@ -61,16 +61,16 @@ async fn left(system: &Db) -> Vec<String> {
     system.list("SELECT record_id FROM changes ORDER BY written_by, number", args![]).await.expect("the feed")
 }
 
-async fn begin(system: &Db, reader: &str, place: Place) {
-    changes::begin_reader(system, reader, place).await.expect("a reader");
+async fn begin(system: &Db, reader: &str, place: ChangePosition) {
+    changes::insert_reader(system, reader, place).await.expect("a reader");
 }
 
 async fn clean(system: &Db, limit: i64) -> u64 {
-    changes::clean(system, HOUR_MS, limit).await.expect("it is cleaned")
+    changes::delete_passed_changes(system, HOUR_MS, limit).await.expect("it is cleaned")
 }
 
-async fn is_there(system: &Db, place: Place) -> bool {
-    changes::is_there(system, place).await.expect("an answer")
+async fn is_there(system: &Db, place: ChangePosition) -> bool {
+    changes::has_change_at(system, place).await.expect("an answer")
 }
 
 async fn superuser(store: &TestStore) -> Client {
@@ -93,15 +93,15 @@ on_both! {
         assert_eq!(left(&system).await, ["2", "3", "4", "5"], "the last one that the slower has read stays");
         assert!(is_there(&system, places[1]).await);
 
-        assert!(changes::pass(&system, "slow", places[1], places[4]).await.unwrap());
+        assert!(changes::advance_reader(&system, "slow", places[1], places[4]).await.unwrap());
         assert_eq!(clean(&system, 1).await, 1);
         assert_eq!(left(&system).await, ["3", "4", "5"], "the oldest, and no more than is allowed");
         assert_eq!(clean(&system, ALL).await, 1);
         assert_eq!(clean(&system, ALL).await, 0);
         assert_eq!(left(&system).await, ["4", "5"]);
 
-        changes::end_reader(&system, "fast").await.unwrap();
-        changes::end_reader(&system, "slow").await.unwrap();
+        changes::delete_reader(&system, "fast").await.unwrap();
+        changes::delete_reader(&system, "slow").await.unwrap();
         clean(&system, ALL).await;
         // From the last one the next is counted, where nothing else counts them.
         let kept: &[&str] = if store.is_sqlite() { &["5"] } else { &[] };
@@ -113,7 +113,7 @@ on_both! {
     async fn what_is_behind_a_new_reader_stays(store: TestStore) {
         let (system, acme) = (store.system(Purpose::Cli), store.tenant("acme").await);
         noted(&system, &acme, ["1", "2", "3"]).await;
-        let place = changes::end(&system).await.unwrap();
+        let place = changes::get_end_position(&system).await.unwrap();
         begin(&system, "new", place).await;
         note(&acme, "4").await;
         note(&acme, "5").await;
@@ -122,7 +122,7 @@ on_both! {
         clean(&system, ALL).await;
         assert_eq!(shown(&system, place, &["4", "5"]).await, places);
         assert!(is_there(&system, place).await, "nor what it has read last, if it has read any");
-        let behind = async |max: i64| changes::count_behind(&system, place, max).await.unwrap();
+        let behind = async |max: i64| changes::count_changes_after(&system, place, max).await.unwrap();
         assert_eq!((behind(ALL).await, behind(1).await), (2, 1));
     }
 
@@ -138,7 +138,7 @@ on_both! {
             begin(&system, reader, place).await;
             shift_seen(&system, reader, by_ms).await;
         }
-        let is_seen = async |reader: &str| changes::is_seen(&system, reader, HOUR_MS).await.unwrap();
+        let is_seen = async |reader: &str| changes::find_reader_liveness(&system, reader, HOUR_MS).await.unwrap();
         assert_eq!((is_seen("late").await, is_seen("gone").await), (Some(true), Some(false)));
         assert_eq!(clean(&system, ALL).await, 2, "nothing is kept for them");
         assert_eq!(left(&system).await, ["3", "4"]);
@@ -148,43 +148,43 @@ on_both! {
 
     async fn a_reader_goes_on_only_from_where_it_is(store: TestStore) {
         let system = store.system(Purpose::Cli);
-        let at = |written_by: i64, number: i64| Place { written_by, number };
-        let pass = async |from: Place, to: Place| changes::pass(&system, "reader", from, to).await.unwrap();
+        let at = |written_by: i64, number: i64| ChangePosition { written_by, number };
+        let pass = async |from: ChangePosition, to: ChangePosition| changes::advance_reader(&system, "reader", from, to).await.unwrap();
         let (first, second, third) = (at(1, 7), at(2, 3), at(3, 5));
         assert!(!pass(first, second).await, "nobody knows it");
-        assert_eq!(changes::find_reader(&system, "reader").await.unwrap(), None);
+        assert_eq!(changes::find_reader_position(&system, "reader").await.unwrap(), None);
         begin(&system, "reader", first).await;
         begin(&system, "other", first).await;
         assert!(pass(first, second).await);
         assert!(pass(first, second).await, "said again");
 
         shift_seen(&system, "reader", -2 * HOUR_MS).await;
-        let is_seen = async || changes::is_seen(&system, "reader", HOUR_MS).await.unwrap();
+        let is_seen = async || changes::find_reader_liveness(&system, "reader", HOUR_MS).await.unwrap();
         for (from, to) in [(first, third), (at(2, 7), third), (at(1, 3), third), (first, at(2, 7)), (first, at(1, 3))] {
             assert!(!pass(from, to).await, "it is not at {from:?}, nor at {to:?}");
         }
-        assert_eq!(changes::find_reader(&system, "reader").await.unwrap(), Some(second));
+        assert_eq!(changes::find_reader_position(&system, "reader").await.unwrap(), Some(second));
         assert_eq!(is_seen().await, Some(false), "that was somebody else");
         assert!(pass(second, second).await, "it is still there");
         assert_eq!(is_seen().await, Some(true));
 
         assert!(pass(second, third).await);
-        assert_eq!(changes::find_reader(&system, "reader").await.unwrap(), Some(third));
-        assert_eq!(changes::find_reader(&system, "other").await.unwrap(), Some(first));
-        changes::end_reader(&system, "reader").await.unwrap();
+        assert_eq!(changes::find_reader_position(&system, "reader").await.unwrap(), Some(third));
+        assert_eq!(changes::find_reader_position(&system, "other").await.unwrap(), Some(first));
+        changes::delete_reader(&system, "reader").await.unwrap();
         assert!(!pass(third, third).await, "it was forgotten");
         assert_eq!(readers(&system).await, ["other"]);
     }
 
     async fn what_was_never_noted_is_not_there(store: TestStore) {
         let (system, acme) = (store.system(Purpose::Cli), store.tenant("acme").await);
-        let end = async || changes::end(&system).await.unwrap();
+        let end = async || changes::get_end_position(&system).await.unwrap();
         assert!(is_there(&system, end().await).await, "whoever finds no change has none to show");
         let [place] = noted(&system, &acme, ["1"]).await;
         assert!(is_there(&system, place).await);
         assert!(is_there(&system, end().await).await);
-        assert!(!is_there(&system, Place { number: place.number + 1, ..place }).await);
-        assert!(!is_there(&system, Place { written_by: place.written_by + 1, ..place }).await);
+        assert!(!is_there(&system, ChangePosition { number: place.number + 1, ..place }).await);
+        assert!(!is_there(&system, ChangePosition { written_by: place.written_by + 1, ..place }).await);
     }
 }
 
@@ -197,9 +197,9 @@ async fn a_change_is_shown_when_nothing_that_began_before_it_is_under_way() {
     slow.batch_execute(&format!("BEGIN; {}", noting(&early, "first"))).await.unwrap();
     note(&late, "second").await;
     assert_eq!(left(&system).await, ["second"], "it is committed");
-    let read = changes::read(&system, BEGINNING, ALL).await.unwrap();
+    let read = changes::list_changes_after(&system, BEGINNING, ALL).await.unwrap();
     assert!(read.is_empty(), "the first will stand in front of it: {read:?}");
-    let end = changes::end(&system).await.unwrap();
+    let end = changes::get_end_position(&system).await.unwrap();
     assert_eq!(clean(&system, ALL).await, 0, "nobody can have read it");
     begin(&system, "new", end).await;
 
@@ -225,7 +225,7 @@ async fn whoever_begins_to_read_during_a_cleaning_misses_nothing() {
     other.batch_execute("BEGIN; SELECT id FROM change_readers WHERE id = 'gone' FOR UPDATE").await.unwrap();
     let cleaning = tokio::spawn({
         let system = system.clone();
-        async move { changes::clean(&system, HOUR_MS, ALL).await }
+        async move { changes::delete_passed_changes(&system, HOUR_MS, ALL).await }
     });
     let waiting = async || {
         let sql = "SELECT COUNT(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted
@@ -236,7 +236,7 @@ async fn whoever_begins_to_read_during_a_cleaning_misses_nothing() {
     until("the cleaning waits", PATIENCE, waiting).await;
     assert_eq!(clean(&system, ALL).await, 0, "one at a time, and nobody waits for it");
 
-    let place = changes::end(&system).await.unwrap();
+    let place = changes::get_end_position(&system).await.unwrap();
     begin(&system, "new", place).await;
     slow.batch_execute("COMMIT").await.unwrap();
     other.batch_execute("COMMIT").await.unwrap();

@@ -7,17 +7,17 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use kernel::args;
-use kernel::auth::operate;
+use kernel::auth::open_as_operator;
 use kernel::base::{HOUR_MS, MINUTE_MS, Result};
-use kernel::store::changes::{self, Place};
+use kernel::store::changes::{self, ChangePosition};
 use kernel::store::{Db, Purpose};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenant_control::features::search::health::health;
-use tenant_control::features::search::index::Asked;
-use tenant_control::features::search::keeper::Keeper;
-use tenant_control::features::search::served::Served;
-use tenant_control::features::search::wanted;
+use tenant_control::features::search::health::check_index_health;
+use tenant_control::features::search::index::IndexQuery;
+use tenant_control::features::search::keeper::IndexKeeper;
+use tenant_control::features::search::requested_kinds;
+use tenant_control::features::search::service::SearchService;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -63,12 +63,12 @@ struct Newer {
     data: TempDir,
     name: String,
     /// How far it has come in a feed that has gone back.
-    place: Place,
+    place: ChangePosition,
 }
 
-async fn last_place(system: &Db) -> Place {
+async fn last_place(system: &Db) -> ChangePosition {
     let sql = "SELECT written_by, number FROM changes ORDER BY written_by DESC, number DESC LIMIT 1";
-    system.one(sql, args![]).await.expect("a change")
+    system.get_one(sql, args![]).await.expect("a change")
 }
 
 /// Renames a ticket, and puts the store back to before that when the index has it. What it knows is one printer.
@@ -105,10 +105,10 @@ fn date_back(index: &Path) {
 }
 
 /// What an index finds that no server asks.
-async fn titles(served: &Served, server: &Server, tenancy: &Tenancy, q: &str) -> Vec<String> {
+async fn titles(served: &SearchService, server: &Server, tenancy: &Tenancy, q: &str) -> Vec<String> {
     let query = search_language::parse(q).expect("a query");
-    let asked = Asked { tenant: tenancy.tenant.id, kinds: wanted(None), query, limit: 10, behind: None };
-    let db = operate(&server.app.store, &tenancy.tenant);
+    let asked = IndexQuery { tenant: tenancy.tenant.id, kinds: requested_kinds(None), query, limit: 10, after: None };
+    let db = open_as_operator(&server.app.store, &tenancy.tenant);
     let found = served.search(&db, asked).await.expect("an answer").expect("it is not too much");
     found.hits.into_iter().map(|hit| hit.title).collect()
 }
@@ -122,7 +122,7 @@ over_http! {
         assert_eq!(tamper(&system, FORGET).await, 1);
         changed(&server, &acme, &made, &json!({"subject": "Scanner one"})).await;
         called(&server, &acme, "Printer two").await;
-        changes::clean(&system, HOUR_MS, 1_000).await.expect("it is cleaned");
+        changes::delete_passed_changes(&system, HOUR_MS, 1_000).await.expect("it is cleaned");
         let indexed = Indexed::again(&server, indexed.stop()).await;
         assert_ne!(indexed.current(), before);
         assert_eq!(readers(&system).await, [indexed.current()]);
@@ -142,14 +142,14 @@ over_http! {
         let stray = root.join("stray");
         std::fs::create_dir(&stray).expect("a folder");
         let (release, forgetting) = forget_slowly(system(&server)).await;
-        let keeper = Keeper::new(server.app.clone(), root.clone(), server.app.settings.of_feature());
+        let keeper = IndexKeeper::new(server.app.clone(), root.clone(), server.app.settings.feature_settings());
         let forgotten = async {
             until("the index is opened", PATIENCE, async || (!stray.exists()).then_some(())).await;
             drop(release);
             forgetting.await.expect("an end").expect("all are forgotten");
         };
         let (followed, ()) = tokio::join!(keeper.catch_up(), forgotten);
-        let error = followed.expect_err("it is told").cause().expect("a reason");
+        let error = followed.expect_err("it is told").cause_chain().expect("a reason");
         assert!(error.contains("it was forgotten"), "{error}");
         assert_eq!(current(&root), Some(before.clone()));
 
@@ -175,7 +175,7 @@ over_http! {
         called(&server, &acme, "Printer two").await;
         let system = system(&server);
         assert!(last_place(&system).await > newer.place, "the end of the feed does not tell");
-        assert!(!changes::is_there(&system, newer.place).await.expect("an answer"));
+        assert!(!changes::has_change_at(&system, newer.place).await.expect("an answer"));
         let indexed = Indexed::again(&server, newer.data).await;
         assert_ne!(indexed.current(), newer.name);
         assert_eq!(server.titles(&acme.admin, "printer").await, ["Printer two", "Printer one"]);
@@ -236,8 +236,8 @@ over_http! {
     async fn a_second_keeper_in_a_folder_has_an_index_beside_it(server: Server) {
         let acme = server.tenant("acme").await;
         called(&server, &acme, "Printer one").await;
-        let (first, served) = (Indexed::of(&server).await, Served::default());
-        let second = Keeper::new(server.app.clone(), first.root(), served.clone());
+        let (first, served) = (Indexed::of(&server).await, SearchService::default());
+        let second = IndexKeeper::new(server.app.clone(), first.root(), served.clone());
         second.catch_up().await.expect("an index of its own");
         let (name, beside) = (first.current(), first.root().with_file_name(format!("{FOLDER}-2")));
         let other = current(&beside).expect("an index is beside it");
@@ -279,7 +279,7 @@ over_http! {
     async fn the_doctor_tells_how_far_an_index_is(server: Server) {
         let (acme, data) = (server.tenant("acme").await, TempDir::new().expect("a folder"));
         let (system, root) = (system(&server), data.path().join(FOLDER));
-        let told = async || health(&root, &system).await.expect("an answer").expect("nothing is wrong");
+        let told = async || check_index_health(&root, &system).await.expect("an answer").expect("nothing is wrong");
         assert_eq!(told().await, "not made yet; `serve` builds it");
         called(&server, &acme, "Printer one").await;
         let indexed = Indexed::again(&server, data).await;
@@ -305,7 +305,7 @@ over_http! {
         called(&server, &acme, "Printer one").await;
         let indexed = Indexed::of(&server).await;
         let (root, name) = (indexed.root(), indexed.current());
-        let told = async || health(&root, &system).await.expect("an answer");
+        let told = async || check_index_health(&root, &system).await.expect("an answer");
         let well = Ok("2 records, up to date".to_owned());
         shift_seen(&system, &name, -2 * MINUTE_MS).await;
         assert_eq!(told().await, well);

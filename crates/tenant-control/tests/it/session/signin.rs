@@ -15,7 +15,7 @@ async fn link(server: &Server, tenancy: &Tenancy) -> String {
         None => create_user(&server.app.store, &tenancy.tenant, new).await.unwrap(),
     };
     let token = create_signin_link(&server.app.store, tenancy.tenant.id, ann.id).await.unwrap();
-    format!("/signin?token={}", token.reveal())
+    format!("/signin?token={}", token.expose_secret())
 }
 
 over_http! {
@@ -98,7 +98,7 @@ over_http! {
 
     async fn a_program_posts_to_the_link_itself(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::Auth, 1);
+        setup.settings.rate_table.set(RatePolicy::Auth, 1);
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         // What others at the address have begun is no matter.
@@ -114,7 +114,7 @@ over_http! {
 
     async fn the_form_is_shown_whatever_others_at_the_address_have_spent(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::Public, 1);
+        setup.settings.rate_table.set(RatePolicy::Public, 1);
         let server = setup.start().await;
         server.get("/").await.is(200);
         server.get("/").await.is(429);

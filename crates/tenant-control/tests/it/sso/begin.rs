@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use kernel::http::Policy;
+use kernel::http::RatePolicy;
 use serde_json::json;
 
 use super::{DOMAIN, Flow, SSO, Scene, Told, add, begin, disable, finish, provide, scene, set_cookies, target};
@@ -21,7 +21,7 @@ const SPREADS: u32 = 4;
 
 /// A provider that leads nowhere, behind each of those domains that is one's.
 async fn hide(scene: &Scene) -> Idp {
-    let idp = Idp::start(&scene.server.app.world.clock).await;
+    let idp = Idp::start(&scene.server.app.env.clock).await;
     add(&scene.server, &scene.acme, Told::of(&idp, HIDDEN[1])).await;
     let disabled = provide(&scene.server, &scene.acme, Told::of(&idp, HIDDEN[2])).await;
     disable(&scene.server, &scene.acme, &disabled).await;
@@ -250,7 +250,7 @@ over_http! {
 
     async fn guessing_has_the_budget_of_failing(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(Policy::AuthFailures, 3);
+        setup.settings.rate_table.set(RatePolicy::AuthFailures, 3);
         let server = setup.start().await;
         for left in [2, 1, 0] {
             let answer = begin(&server, HIDDEN[0]).await;

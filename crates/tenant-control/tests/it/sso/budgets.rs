@@ -1,7 +1,7 @@
 //! What signing on costs an address: an office begins together, and nobody is kept out by what others there got wrong.
 
 use kernel::base::MINUTE_MS;
-use kernel::http::Policy;
+use kernel::http::RatePolicy;
 use serde_json::json;
 
 use super::{CALLBACK, DOMAIN, Flow, SSO, Scene, Told, assert_turned_away, begin, finish, provide, session_of, target};
@@ -16,10 +16,10 @@ const FAILURES: usize = 20;
 async fn office(mut setup: Setup) -> Scene {
     setup.settings.outbound.allow = vec!["127.0.0.0/8".parse().unwrap()];
     // Only the trail is read again and again here.
-    setup.settings.rate_table.set(Policy::Public, 100_000);
+    setup.settings.rate_table.set(RatePolicy::Public, 100_000);
     let server = setup.start().await;
     let acme = server.tenant("acme").await;
-    let idp = Idp::start(&server.app.world.clock).await;
+    let idp = Idp::start(&server.app.env.clock).await;
     let provider = provide(&server, &acme, Told::of(&idp, DOMAIN)).await;
     Scene { server, acme, idp, provider }
 }

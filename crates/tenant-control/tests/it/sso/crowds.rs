@@ -42,9 +42,9 @@ async fn ways_back(scene: &Scene, count: usize) -> Vec<(Flow, Url)> {
 
 /// Whether somebody has come back with the only sign-on of this provider.
 async fn is_used(scene: &Scene) -> bool {
-    let db = scene.server.app.store.tenant_for_test(scene.acme.tenant.id, Actor::system());
+    let db = scene.server.app.store.tenant_for_test(scene.acme.tenant.id, Actor::for_system());
     let used = "SELECT COUNT(*) FROM sso_used_states WHERE tenant_id = $1";
-    db.one::<(i64,)>(used, args![]).await.unwrap().0 == 1
+    db.get_one::<(i64,)>(used, args![]).await.unwrap().0 == 1
 }
 
 /// What `/status/` says of providers.

@@ -16,7 +16,7 @@ const HUGE: usize = 1024 * 1024;
 
 /// Another provider of the tenant, whose document nobody has read yet.
 async fn another(scene: &Scene, domain: &str) -> Idp {
-    let idp = Idp::start(&scene.server.app.world.clock).await;
+    let idp = Idp::start(&scene.server.app.env.clock).await;
     idp.person(person("subject-1", &format!("ann@{domain}")));
     provide(&scene.server, &scene.acme, Told::of(&idp, domain)).await;
     idp

@@ -1,6 +1,6 @@
 //! Whose a domain is: one tenant's, and nobody's before it is shown.
 
-use kernel::auth::operate;
+use kernel::auth::open_as_operator;
 use kernel::base::Code;
 use tenant_control::features::sso;
 
@@ -12,7 +12,7 @@ over_http! {
     async fn a_domain_has_one_verified_owner(setup: Setup) {
         let scene = scene(setup).await;
         let globex = scene.server.tenant("globex").await;
-        let evil = Idp::start(&scene.server.app.world.clock).await;
+        let evil = Idp::start(&scene.server.app.env.clock).await;
         add(&scene.server, &globex, Told::of(&evil, DOMAIN)).await;
         for _ in 0..2 {
             let refused = verify(&scene.server, &globex, DOMAIN).await.expect_err("it is another's");
@@ -27,9 +27,9 @@ over_http! {
     async fn a_domain_that_is_given_up_is_for_whoever_shows_that_it_is_theirs(setup: Setup) {
         let scene = scene(setup).await;
         let globex = scene.server.tenant("globex").await;
-        let theirs = Idp::start(&scene.server.app.world.clock).await;
+        let theirs = Idp::start(&scene.server.app.env.clock).await;
         add(&scene.server, &globex, Told::of(&theirs, DOMAIN)).await;
-        let (flow, acme) = (scene.begin().await, operate(&scene.server.app.store, &scene.acme.tenant));
+        let (flow, acme) = (scene.begin().await, open_as_operator(&scene.server.app.store, &scene.acme.tenant));
         for _ in 0..2 {
             let released = sso::release_domain(&acme, DOMAIN).await.expect("it is given up");
             assert_eq!(released.verified_at, None);
@@ -50,7 +50,7 @@ over_http! {
         for round in 0..5 {
             let domain = format!("round-{round}.test");
             let (one, two) = (server.tenant(&format!("one-{round}")).await, server.tenant(&format!("two-{round}")).await);
-            let idp = Idp::start(&server.app.world.clock).await;
+            let idp = Idp::start(&server.app.env.clock).await;
             for tenancy in [&one, &two] {
                 add(&server, tenancy, Told::of(&idp, &domain)).await;
             }
@@ -63,7 +63,7 @@ over_http! {
     async fn what_is_verified_leads_there_at_once(setup: Setup) {
         let server = open(setup).await;
         let acme = server.tenant("acme").await;
-        let idp = Idp::start(&server.app.world.clock).await;
+        let idp = Idp::start(&server.app.env.clock).await;
         add(&server, &acme, Told::of(&idp, DOMAIN)).await;
         begin(&server, DOMAIN).await.problem("sso_not_available");
         verify(&server, &acme, DOMAIN).await.expect("it is theirs");

@@ -19,8 +19,8 @@ type Case<'a> = (&'a str, &'a dyn Fn(&Url) -> String);
 
 /// Sign-ons of the tenant that were finished.
 async fn used_states(scene: &Scene) -> i64 {
-    let db = scene.server.app.store.tenant_for_test(scene.acme.tenant.id, Actor::system());
-    db.one::<(i64,)>("SELECT COUNT(*) FROM sso_used_states WHERE tenant_id = $1", args![]).await.unwrap().0
+    let db = scene.server.app.store.tenant_for_test(scene.acme.tenant.id, Actor::for_system());
+    db.get_one::<(i64,)>("SELECT COUNT(*) FROM sso_used_states WHERE tenant_id = $1", args![]).await.unwrap().0
 }
 
 over_http! {
@@ -127,17 +127,17 @@ over_http! {
             scene.begin().await;
         }
         drop(held);
-        let db = scene.server.app.store.tenant_for_test(scene.acme.tenant.id, Actor::system());
-        let (rows,): (i64,) = db.one("SELECT COUNT(*) FROM sso_flows WHERE tenant_id = $1", args![]).await.unwrap();
+        let db = scene.server.app.store.tenant_for_test(scene.acme.tenant.id, Actor::for_system());
+        let (rows,): (i64,) = db.get_one("SELECT COUNT(*) FROM sso_flows WHERE tenant_id = $1", args![]).await.unwrap();
         assert_eq!((rows, used_states(&scene).await), (0, 0));
         finish(&scene.server, &flow, &back).await.is(303);
         assert_eq!(used_states(&scene).await, 1);
         // It is kept for longer than any node would take the sign-on, and no longer.
         scene.server.advance(11 * MINUTE_MS);
-        kernel::jobs::clean(&scene.server.app, &features::install().retention).await.unwrap();
+        kernel::jobs::delete_expired(&scene.server.app, &features::install().retention).await.unwrap();
         assert_eq!(used_states(&scene).await, 1);
         scene.server.advance(10 * MINUTE_MS);
-        kernel::jobs::clean(&scene.server.app, &features::install().retention).await.unwrap();
+        kernel::jobs::delete_expired(&scene.server.app, &features::install().retention).await.unwrap();
         assert_eq!(used_states(&scene).await, 0);
     }
 
@@ -285,7 +285,7 @@ over_http! {
 
     async fn an_answer_of_another_issuer_is_refused_before_the_code_is_shown(setup: Setup) {
         let scene = scene(setup).await;
-        let evil = Idp::start(&scene.server.app.world.clock).await;
+        let evil = Idp::start(&scene.server.app.env.clock).await;
         let issuers = [evil.issuer(), format!("{}/", scene.idp.issuer()), String::new(), "null".to_owned()];
         for issuer in issuers {
             let flow = scene.begin().await;
@@ -316,7 +316,7 @@ over_http! {
     async fn two_providers_are_never_mixed_up(setup: Setup) {
         let scene = scene(setup).await;
         let globex = scene.server.tenant("globex").await;
-        let other = Idp::start(&scene.server.app.world.clock).await;
+        let other = Idp::start(&scene.server.app.env.clock).await;
         other.person(person("subject-1", "ann@acme.test"));
         provide(&scene.server, &globex, Told::of(&other, "globex.test")).await;
 

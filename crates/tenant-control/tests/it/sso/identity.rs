@@ -42,7 +42,7 @@ async fn unlink(scene: &Scene, email: &str, provider: Option<&str>) -> bool {
     let provider = provider.map(|id| id.parse::<ProviderId>().expect("an id"));
     let unlinked = unlink_user(store, tenant, find(scene, email).await.id, provider).await;
     // The command is another process, of which the server knows after half a second.
-    scene.server.app.credentials.forget(tenant.id);
+    scene.server.app.credentials.invalidate_tenant(tenant.id);
     unlinked.expect("it is unlinked").is_some()
 }
 
@@ -67,7 +67,7 @@ over_http! {
         scene.server.get(SESSION).cookie(&first).await.is(200);
 
         // Nor by another provider of the same tenant.
-        let second = Idp::start(&scene.server.app.world.clock).await;
+        let second = Idp::start(&scene.server.app.env.clock).await;
         second.person(person("subject-1", "ann@acme.test"));
         provide(&scene.server, &scene.acme, Told::of(&second, "other.test")).await;
         let users = scene.users().await;
@@ -91,7 +91,7 @@ over_http! {
         scene.server.advance(MINUTE_MS);
         assert!(unlink(&scene, "ann@acme.test", None).await);
         scene.server.get(SESSION).cookie(&old).await.problem("unauthenticated");
-        scene.server.get(format!("/signin?token={}", link.reveal())).await.is(410);
+        scene.server.get(format!("/signin?token={}", link.expose_secret())).await.is(410);
         let unlinked = scene.user("ann@acme.test").await;
         assert_eq!((&unlinked["identities"], &unlinked["version"]), (&json!([]), &json!(2)));
         assert_eq!(unlinked["updated_at"], scene.server.now().to_string());
@@ -122,7 +122,7 @@ over_http! {
         let scene = scene(setup).await;
         let ann = scene.signed_on().await;
         make(&scene, "bob@acme.test", "viewer").await;
-        let second = Idp::start(&scene.server.app.world.clock).await;
+        let second = Idp::start(&scene.server.app.env.clock).await;
         let other = provide(&scene.server, &scene.acme, Told::of(&second, "other.test")).await;
         let users = scene.users().await;
         scene.server.advance(MINUTE_MS);
@@ -182,7 +182,7 @@ over_http! {
     async fn subjects_of_two_providers_are_two_people(setup: Setup) {
         let scene = scene(setup).await;
         let ann = scene.session(&scene.signed_on().await).await;
-        let second = Idp::start(&scene.server.app.world.clock).await;
+        let second = Idp::start(&scene.server.app.env.clock).await;
         second.person(person("subject-1", "bob@other.test"));
         provide(&scene.server, &scene.acme, Told::of(&second, "other.test")).await;
         let flow = Flow::of(&begin(&scene.server, "other.test").await);

@@ -1,6 +1,6 @@
 //! What the real server writes down of a sign-on: that it was, and nothing that would let anybody in.
 
-use kernel::base::Clock;
+use kernel::base::WallClock;
 use serde_json::{Value, json};
 
 use super::{CALLBACK, DOMAIN, SSO, replaced};
@@ -68,7 +68,7 @@ async fn neither_code_state_nor_token_reaches_the_log_at_any_level() {
         desk.set("TENANT_CONTROL_WEBHOOK_ALLOW_CIDR", "127.0.0.0/8");
         desk.set("TENANT_CONTROL_RATE_LIMIT", "auth=1000");
         let process = desk.serve(flags);
-        let idp = Idp::start(&Clock::default()).await;
+        let idp = Idp::start(&WallClock::default()).await;
         let file = desk.file("client-secret", CLIENT_SECRET);
         let (issuer, file) = (idp.issuer(), file.display().to_string());
         desk.json(&[

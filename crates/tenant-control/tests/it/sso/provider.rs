@@ -21,7 +21,7 @@ over_http! {
         scene.idp.stop().await;
         assert_not_begun(&begin(&scene.server, DOMAIN).await, "nobody listens");
         let _indexed = Indexed::of(&scene.server).await;
-        pages::measure(&scene.server.app).await.unwrap();
+        pages::measure_queue(&scene.server.app).await.unwrap();
         let status = scene.server.get("/status/").header("accept", "application/json").await.ok(200);
         assert_eq!(status["status"], "ok", "{status}");
         let parts = status["components"].as_array().expect("components");
@@ -101,7 +101,7 @@ over_http! {
 
     async fn a_slow_provider_holds_up_nobody_else(setup: Setup) {
         let scene = scene(setup).await;
-        let slow = Idp::start(&scene.server.app.world.clock).await;
+        let slow = Idp::start(&scene.server.app.env.clock).await;
         slow.person(person("subject-1", "ann@slow.test"));
         provide(&scene.server, &scene.acme, Told::of(&slow, "slow.test")).await;
         let (gate, held) = watch::channel(false);

@@ -64,7 +64,7 @@ over_http! {
         assert_eq!(scene.begin().await.asks("scope"), "openid email profile groups realm_access");
         // A provider that lists nothing is asked for nothing else, nor is one without rules.
         for (domain, scopes, rules) in [("plain.test", json!(null), ROLES), ("bare.test", json!(["groups"]), &[])] {
-            let idp = Idp::start(&scene.server.app.world.clock).await;
+            let idp = Idp::start(&scene.server.app.env.clock).await;
             idp.alter(DISCOVERY, move |document| document["scopes_supported"] = scopes.clone());
             provide(&scene.server, &scene.acme, Told { role_map: rules, ..Told::of(&idp, domain) }).await;
             assert_eq!(Flow::of(&begin(&scene.server, domain).await).asks("scope"), "openid email profile", "{domain}");
@@ -108,7 +108,7 @@ over_http! {
         assert_eq!(scene.session(&session).await["role"], "technician");
         let id = scene.session(&session).await["actor"]["id"].as_str().unwrap().parse().unwrap();
         let made = create_session(&scene.server.app.store, scene.acme.tenant.id, id, HOUR_MS).await.expect("a session");
-        let of_operator = format!("session={}", made.0.reveal());
+        let of_operator = format!("session={}", made.0.expose_secret());
         // Who has lost every role is refused, and what the provider has begun is over; the operator's word still counts.
         scene.idp.person(ann(&json!({"groups": []})));
         scene.refuses("a user who has lost every role", scene.sign_on()).await;

@@ -33,7 +33,7 @@ over_http! {
         let answer = begin(&scene.server, DOMAIN).await;
         let begun = answer.ok(200);
         assert_eq!(begun["provider"], json!({"name": PROVIDER_NAME, "protocol": "oidc"}));
-        assert_eq!(begun["expires_at"], scene.server.now().plus(10 * MINUTE_MS).to_string());
+        assert_eq!(begun["expires_at"], scene.server.now().plus_ms(10 * MINUTE_MS).to_string());
         assert_eq!(answer.header("cache-control"), "no-store");
         let (pair, attributes) = cookie(&answer, "sso_flow_");
         assert_eq!(attributes.split("; ").count(), 4, "{attributes}");

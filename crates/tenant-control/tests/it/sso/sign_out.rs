@@ -46,7 +46,7 @@ async fn opted_in(setup: Setup) -> Scene {
 
 /// Somebody signs on at another provider of the tenant, at which people sign out too, and which says this of itself.
 async fn signed_on_at(scene: &Scene, domain: &str, endpoint: Value) -> (Idp, String) {
-    let idp = Idp::start(&scene.server.app.world.clock).await;
+    let idp = Idp::start(&scene.server.app.env.clock).await;
     idp.person(person("subject-1", &format!("ann@{domain}")));
     idp.alter(DISCOVERY, move |document| document["end_session_endpoint"] = endpoint.clone());
     let told = Told { sign_out_at_provider: true, ..Told::of(&idp, domain) };
@@ -78,9 +78,9 @@ over_http! {
     async fn the_token_is_kept_sealed_only_where_it_is_of_use(setup: Setup) {
         let scene = scene_with(setup, |told| told.sign_out_at_provider = false).await;
         let stored = async || {
-            let db = scene.server.app.store.tenant_for_test(scene.acme.tenant.id, Actor::system());
+            let db = scene.server.app.store.tenant_for_test(scene.acme.tenant.id, Actor::for_system());
             let read = "SELECT id_token FROM sessions WHERE tenant_id = $1 AND provider_id IS NOT NULL ORDER BY id DESC LIMIT 1";
-            db.one::<(Option<Vec<u8>>,)>(read, args![]).await.unwrap().0
+            db.get_one::<(Option<Vec<u8>>,)>(read, args![]).await.unwrap().0
         };
         let before = scene.signed_on().await;
         assert_eq!(stored().await, None, "nobody signs out there");

@@ -168,7 +168,7 @@ over_http! {
         verify(&scene.server, &scene.acme, "other.test").await.expect("it is theirs");
         let ann = scene.session(&scene.signed_on().await).await;
         disable(&scene.server, &scene.acme, &scene.provider).await;
-        let second = Idp::start(&scene.server.app.world.clock).await;
+        let second = Idp::start(&scene.server.app.env.clock).await;
         add(&scene.server, &scene.acme, Told::of(&second, DOMAIN)).await;
         assert!(scene.begin().await.url.starts_with(&second.issuer()), "a domain of a disabled one moves, and stays verified");
 
@@ -207,7 +207,7 @@ over_http! {
 
     async fn a_domain_is_added_if_it_leads_nowhere_else(setup: Setup) {
         let scene = scene(setup).await;
-        let second = Idp::start(&scene.server.app.world.clock).await;
+        let second = Idp::start(&scene.server.app.env.clock).await;
         provide(&scene.server, &scene.acme, Told::of(&second, "taken.test")).await;
         let adding = |domain: &str| ProviderChange { domains: vec![domain.to_owned()], ..ProviderChange::default() };
         let refused = update(&scene.server, &scene.acme, &scene.provider, adding("taken.test")).await;

@@ -1,6 +1,6 @@
 //! For whom a provider vouches: people of the domains that lead to it, and nobody else of the tenant.
 
-use kernel::auth::{Role, operate};
+use kernel::auth::{Role, open_as_operator};
 use kernel::base::MINUTE_MS;
 use kernel::store::Purpose;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ struct Contractors {
 }
 
 async fn contractors(scene: &Scene) -> Contractors {
-    let idp = Idp::start(&scene.server.app.world.clock).await;
+    let idp = Idp::start(&scene.server.app.env.clock).await;
     idp.person(person("mallory", &format!("mallory@{CONTRACTORS}")));
     let told = Told { default_role: Some(Role::Admin), trust_email: true, ..Told::of(&idp, CONTRACTORS) };
     let provider = provide(&scene.server, &scene.acme, told).await;
@@ -124,7 +124,7 @@ over_http! {
         disable(&scene.server, &scene.acme, &scene.provider).await;
         assert_eq!(contractor(&scene, &others).await["actor"]["email"], "mallory@acme.test");
         // An address of a domain that is nobody's any more is like any other.
-        sso::release_domain(&operate(&scene.server.app.store, &scene.acme.tenant), DOMAIN).await.expect("it is given up");
+        sso::release_domain(&open_as_operator(&scene.server.app.store, &scene.acme.tenant), DOMAIN).await.expect("it is given up");
         assert_eq!(contractor(&scene, &others).await["actor"]["email"], "mallory@contractors.test");
         assert_eq!(sso::list_vouched_elsewhere(&all, 10).await.expect("a list"), []);
     }
@@ -173,13 +173,13 @@ over_http! {
     async fn the_old_provider_of_a_moved_domain_vouches_for_nobody_in_it(setup: Setup) {
         let scene = scene(setup).await;
         scene.signed_on().await;
-        let db = operate(&scene.server.app.store, &scene.acme.tenant);
+        let db = open_as_operator(&scene.server.app.store, &scene.acme.tenant);
         // The provider has a second domain, so that people still begin there.
         let change = ProviderChange { domains: vec!["acme.example".to_owned()], ..ProviderChange::default() };
         update(&scene.server, &scene.acme, &scene.provider, change).await.expect("another domain");
         verify(&scene.server, &scene.acme, "acme.example").await.expect("it is theirs");
         disable(&scene.server, &scene.acme, &scene.provider).await;
-        let next = Idp::start(&scene.server.app.world.clock).await;
+        let next = Idp::start(&scene.server.app.env.clock).await;
         add(&scene.server, &scene.acme, Told::of(&next, DOMAIN)).await;
         let enable = ProviderChange { enable: true, ..ProviderChange::default() };
         update(&scene.server, &scene.acme, &scene.provider, enable).await.expect("it is back");

@@ -2,7 +2,7 @@
 
 use kernel::args;
 use kernel::base::Timestamp;
-use kernel::store::delta::{Delta, From};
+use kernel::store::delta::{Delta, DeltaStart};
 use kernel::store::{Db, Purpose, Select, Tick, Tx, Value};
 
 use crate::support::stores::{START, TestStore, on_both};
@@ -36,18 +36,18 @@ async fn write(db: &Db, sql: &'static str, ids: &'static [&'static str]) {
     write.await.unwrap();
 }
 
-async fn page(db: &Db, from: From, until: Tick, limit: usize) -> Vec<Note> {
-    db.select(&NOTES.follow(Select::new(LIST), from, until).limit(limit)).await.unwrap()
+async fn page(db: &Db, from: DeltaStart, until: Tick, limit: usize) -> Vec<Note> {
+    db.select(&NOTES.select_changes(Select::new(LIST), from, until).limit(limit)).await.unwrap()
 }
 
 /// Everything from a moment on, so many at a time.
 async fn follow(db: &Db, since: Timestamp, limit: usize) -> Vec<String> {
-    let (until, mut from, mut seen) = (db.last_tick().await.unwrap(), From::Since(since), Vec::new());
+    let (until, mut from, mut seen) = (db.last_tick().await.unwrap(), DeltaStart::Since(since), Vec::new());
     loop {
         let rows = page(db, from, until, limit).await;
         let Some((id, at, sequence, _)) = rows.last().cloned() else { return seen };
         seen.extend(rows.into_iter().map(|(id, _, _, deleted)| if deleted.is_some() { format!("-{id}") } else { id }));
-        from = From::Behind(vec![at.into(), sequence.into(), Value::from(id)]);
+        from = DeltaStart::Behind(vec![at.into(), sequence.into(), Value::from(id)]);
     }
 }
 
@@ -63,11 +63,11 @@ on_both! {
         }
         write(&db, SAVE, &["c"]).await;
         assert_eq!(follow(&db, START, 1).await, ["b", "d", "a", "c"]);
-        store.world().clock.advance(1);
+        store.env().clock.advance(1);
         write(&db, SAVE, &["b"]).await;
         assert_eq!(follow(&db, START, 2).await, ["d", "a", "c", "b"]);
-        assert_eq!(follow(&db, START.plus(1), 2).await, ["b"]);
-        assert_eq!(follow(&db, START.plus(2), 2).await, [""; 0]);
+        assert_eq!(follow(&db, START.plus_ms(1), 2).await, ["b"]);
+        assert_eq!(follow(&db, START.plus_ms(2), 2).await, [""; 0]);
     }
 
     async fn what_is_deleted_stays_in_its_place_for_those_who_follow(store: TestStore) {
@@ -78,7 +78,7 @@ on_both! {
         for limit in [1, 50] {
             assert_eq!(follow(&db, START, limit).await, ["c", "-b", "a"]);
         }
-        let shown: Vec<Note> = db.select(&NOTES.present(Select::new(LIST)).limit(50)).await.unwrap();
+        let shown: Vec<Note> = db.select(&NOTES.exclude_deleted(Select::new(LIST)).limit(50)).await.unwrap();
         let mut shown: Vec<&str> = shown.iter().map(|(id, ..)| id.as_str()).collect();
         shown.sort_unstable();
         assert_eq!(shown, ["a", "c"], "no other list has it");
@@ -90,7 +90,7 @@ on_both! {
         write(&db, SAVE, &["a", "b"]).await;
         let until = db.last_tick().await.unwrap();
         write(&db, SAVE, &["a"]).await;
-        let rows = page(&db, From::Since(START), until, 50).await;
+        let rows = page(&db, DeltaStart::Since(START), until, 50).await;
         assert_eq!(rows.iter().map(|(id, ..)| id.as_str()).collect::<Vec<_>>(), ["b"], "the other has moved on");
         assert_eq!(follow(&db, START, 1).await, ["b", "a"]);
     }

@@ -1,8 +1,8 @@
 //! Backups under load, and databases that go away and come back.
 
 use kernel::args;
-use kernel::base::{Code, World};
-use kernel::store::{Options, PostgresOptions, Purpose, Store};
+use kernel::base::{Code, Env};
+use kernel::store::{PostgresOptions, Purpose, Store, StoreOptions};
 use tenant_control::migrations::MIGRATIONS;
 use tokio::task::JoinSet;
 
@@ -28,12 +28,12 @@ async fn a_backup_under_load_has_everything_that_was_acknowledged_before_it() {
     for written in load.join_all().await {
         written.unwrap();
     }
-    let copy = Store::open(Options::sqlite(&target), World::default()).await.unwrap();
+    let copy = Store::open(StoreOptions::sqlite(&target), Env::default()).await.unwrap();
     assert!(copy.pending_migrations(MIGRATIONS).await.unwrap().is_empty());
     let copy = copy.system(Purpose::Cli);
-    let before: i64 = copy.one(&format!("{COUNT} WHERE bucket = 'before'"), args![]).await.unwrap();
+    let before: i64 = copy.get_one(&format!("{COUNT} WHERE bucket = 'before'"), args![]).await.unwrap();
     assert_eq!(before, 200);
-    assert_eq!(copy.one::<String>("PRAGMA integrity_check", args![]).await.unwrap(), "ok");
+    assert_eq!(copy.get_one::<String>("PRAGMA integrity_check", args![]).await.unwrap(), "ok");
     // Only whole copies stay behind, readable by their owner alone.
     let partial = std::fs::read_dir(store.path(""))
         .unwrap()
@@ -58,7 +58,7 @@ async fn whoever_waits_for_it_is_told_that_the_writer_has_ended() {
     let db = store.system(Purpose::Cli);
     let written = db.write(async |_| -> kernel::base::Result<()> { std::panic::panic_any(Bomb) }).await;
     assert_eq!(code(written), Some(Code::Unavailable));
-    store.broken().await;
+    store.wait_until_broken().await;
     assert_eq!(code(db.write(async |tx| insert(tx, 1, "after").await).await), Some(Code::Unavailable));
 }
 
@@ -112,8 +112,8 @@ async fn connections_that_the_server_closed_are_replaced_after_a_brief_burst() {
 async fn a_server_that_is_not_there_is_unavailable_and_its_password_is_not_shown() {
     // Port 1 of this machine: nothing listens there.
     let postgres = PostgresOptions::new("postgres://someone:hunter2@127.0.0.1:1/nothing");
-    assert!(!format!("{:?}", Options::postgres(postgres.clone())).contains("hunter2"));
-    let refused = Store::open(Options::postgres(postgres), World::default()).await.err().unwrap();
+    assert!(!format!("{:?}", StoreOptions::postgres(postgres.clone())).contains("hunter2"));
+    let refused = Store::open(StoreOptions::postgres(postgres), Env::default()).await.err().unwrap();
     assert_eq!(refused.code(), Code::Unavailable);
     assert!(!refused.to_string().contains("hunter2"), "{refused}");
 }
@@ -123,8 +123,8 @@ async fn a_statement_that_waits_too_long_for_a_lock_is_unavailable() {
     let store = TestStore::postgres().await;
     let db = store.system(Purpose::Cli);
     let late = db.write(async |tx| {
-        tx.one::<String>("SELECT set_config('statement_timeout', '20ms', true)", args![]).await?;
-        tx.one::<i64>("SELECT count(*) FROM generate_series(1, 1000000000)", args![]).await
+        tx.get_one::<String>("SELECT set_config('statement_timeout', '20ms', true)", args![]).await?;
+        tx.get_one::<i64>("SELECT count(*) FROM generate_series(1, 1000000000)", args![]).await
     });
     assert_eq!(code(late.await), Some(Code::Unavailable));
     store.ping().await.unwrap();

@@ -39,8 +39,8 @@ fn row(n: i64, number: i64, at: i64) -> Vec<Value> {
 /// Writes in every way there is, by what it reads: the clock, a number, a row, and the rows of those before it.
 async fn work(tx: &mut Tx, n: i64, end: End) -> Result<(Tick, i64)> {
     let tick = tx.tick().await?;
-    let number: i64 = tx.one(NUMBER, args![]).await?;
-    tx.later(INSERT, row(n, number, tick.at.as_millis())).await?;
+    let number: i64 = tx.get_one(NUMBER, args![]).await?;
+    tx.enqueue(INSERT, row(n, number, tick.at.as_millis())).await?;
     let before = tx.list::<(i64, i64)>(ROWS, args![]).await?.into_iter().filter(|(place, _)| *place <= n).count();
     assert_eq!(usize::try_from(tx.exec(TOUCH, args![n]).await?).unwrap(), before);
     let more = [row(n + 1_000, -number, 0), row(n + 2_000, -number, 0)];
@@ -48,7 +48,7 @@ async fn work(tx: &mut Tx, n: i64, end: End) -> Result<(Tick, i64)> {
     match end {
         End::Well => {}
         End::WithAnError => return Err(Error::conflict("as the test wants it")),
-        End::WithABrokenConstraint => tx.later(INSERT, row(n, number, 0)).await?,
+        End::WithABrokenConstraint => tx.enqueue(INSERT, row(n, number, 0)).await?,
         End::WithASwallowedError => drop(tx.exec(INSERT, args![n, number, 0_i64]).await),
         End::WithAPanic => panic!("as the test wants it"),
         End::NotAtAll => std::future::pending().await,
@@ -121,7 +121,7 @@ async fn a_refused_write_beside_another_process_fails_no_neighbour() {
     use End::{Well, WithAnError};
     let (store, db) = one_group().await;
     let other = store.open_again(|options| options.wait_max(Duration::ZERO)).await;
-    let other = other.tenant_for_test(store.tenant("b").await.tenant_id().unwrap(), Actor::system());
+    let other = other.tenant_for_test(store.tenant("b").await.tenant_id().unwrap(), Actor::for_system());
     for round in 0_i64..40 {
         let (release, occupied) = occupy(&store.system(Purpose::Cli)).await;
         let stop = Arc::new(AtomicBool::new(false));

@@ -1,7 +1,7 @@
 //! Migrations: once each, under a lock, never edited.
 
 use kernel::args;
-use kernel::base::{Code, World};
+use kernel::base::{Code, Env};
 use kernel::store::{Purpose, Store};
 use tenant_control::migrations::MIGRATIONS;
 
@@ -33,11 +33,14 @@ on_both! {
 
 async fn two_nodes_migrate_at_once(place: Place) {
     let open = async || {
-        let store = Store::open(place.options(), World::default()).await.unwrap();
-        assert_eq!(code(store.system(Purpose::Cli).one::<i64>("SELECT count(*) FROM tenants", args![]).await), None);
+        let store = Store::open(place.options(), Env::default()).await.unwrap();
+        assert_eq!(
+            code(store.system(Purpose::Cli).get_one::<i64>("SELECT count(*) FROM tenants", args![]).await),
+            None
+        );
         store
     };
-    let unmigrated = async || Store::open(place.options(), World::default()).await.unwrap();
+    let unmigrated = async || Store::open(place.options(), Env::default()).await.unwrap();
     let (a, b) = tokio::join!(unmigrated(), unmigrated());
     assert!(!a.pending_migrations(MIGRATIONS).await.unwrap().is_empty());
     let (by_a, by_b) = tokio::join!(a.migrate(MIGRATIONS), b.migrate(MIGRATIONS));
@@ -59,7 +62,7 @@ async fn two_nodes_that_migrate_at_once_do_it_once_on_postgres() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_was_never_migrated_lists_what_it_lacks() {
     for place in [Place::folder(), Place::database().await] {
-        let store = Store::open(place.options(), World::default()).await.unwrap();
+        let store = Store::open(place.options(), Env::default()).await.unwrap();
         assert_eq!(
             store.pending_migrations(MIGRATIONS).await.unwrap().first().map(String::as_str),
             Some("0001_ground")
@@ -79,7 +82,7 @@ async fn live_tickets_of_before_are_found_by_their_new_indexes() {
     let (before, after) =
         MIGRATIONS.split_at(MIGRATIONS.iter().position(|one| one.name == "0008_live_tickets").unwrap());
     let place = Place::folder();
-    let store = Store::open(place.options(), World::default()).await.unwrap();
+    let store = Store::open(place.options(), Env::default()).await.unwrap();
     store.migrate(before).await.unwrap();
     let store = TestStore { store, place };
     let db = store.tenant("acme").await;

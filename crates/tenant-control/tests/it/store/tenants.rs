@@ -2,7 +2,7 @@
 
 use kernel::args;
 use kernel::base::{Actor, Code, TenantId, UserId};
-use kernel::store::{Db, Options, PostgresOptions, Purpose, Select, Store};
+use kernel::store::{Db, PostgresOptions, Purpose, Select, Store, StoreOptions};
 
 use super::code;
 use crate::support::postgres::connect;
@@ -12,7 +12,7 @@ const INSERT_USER: &str = "INSERT INTO users (tenant_id, id, email, name, role, 
      updated_at) VALUES ($1, $2, $3, 'A', 'admin', $4, 1, 0, 0)";
 
 async fn add_user(db: &Db, email: &'static str) {
-    let id = UserId::new(db.world());
+    let id = UserId::new(db.env());
     db.write(async move |tx| tx.exec(INSERT_USER, args![id, email, false]).await).await.unwrap();
 }
 
@@ -24,20 +24,20 @@ on_both! {
         let sql = "SELECT email FROM users WHERE tenant_id = $1 AND role = $2";
         assert_eq!(a.list::<String>(sql, args!["admin"]).await.unwrap(), ["x@a"]);
         assert_eq!(b.list::<String>(sql, args!["admin"]).await.unwrap(), ["x@b"]);
-        let select = Select::new("SELECT email FROM users WHERE tenant_id = $1").any("role", ["admin", "nobody"]).limit(9);
+        let select = Select::new("SELECT email FROM users WHERE tenant_id = $1").where_in("role", ["admin", "nobody"]).limit(9);
         assert_eq!(a.select::<String>(&select).await.unwrap(), ["x@a"]);
         let everyone = store.system(Purpose::Cli);
-        assert_eq!(everyone.one::<i64>("SELECT count(*) FROM users", args![]).await.unwrap(), 2);
+        assert_eq!(everyone.get_one::<i64>("SELECT count(*) FROM users", args![]).await.unwrap(), 2);
     }
 
     async fn a_statement_that_does_not_use_the_tenant_fails(store: TestStore) {
         let db = store.tenant("a").await;
-        assert_eq!(code(db.one::<i64>("SELECT count(*) FROM users", args![]).await), Some(Code::Internal));
+        assert_eq!(code(db.get_one::<i64>("SELECT count(*) FROM users", args![]).await), Some(Code::Internal));
         let ten = "SELECT count(*) FROM users WHERE role IN ($2, $3, $4, $5, $6, $7, $8, $9, $10)";
         let x = "x";
-        assert_eq!(code(db.one::<i64>(ten, args![x, x, x, x, x, x, x, x, x]).await), Some(Code::Internal));
+        assert_eq!(code(db.get_one::<i64>(ten, args![x, x, x, x, x, x, x, x, x]).await), Some(Code::Internal));
         let quoted = "SELECT count(*) FROM users WHERE name = '$1' -- $1";
-        assert_eq!(code(db.one::<i64>(quoted, args![]).await), Some(Code::Internal));
+        assert_eq!(code(db.get_one::<i64>(quoted, args![]).await), Some(Code::Internal));
         let written = db.write(async |tx| tx.exec("DELETE FROM users", args![]).await);
         assert_eq!(code(written.await), Some(Code::Internal));
     }
@@ -45,13 +45,13 @@ on_both! {
     async fn a_wrong_number_of_arguments_fails(store: TestStore) {
         let db = store.tenant("a").await;
         let sql = "SELECT count(*) FROM users WHERE tenant_id = $1 AND role = $2";
-        assert_eq!(code(db.one::<i64>(sql, args![]).await), Some(Code::Internal));
-        assert_eq!(code(db.one::<i64>(sql, args!["a", "b"]).await), Some(Code::Internal));
-        assert_eq!(db.one::<i64>(sql, args!["a"]).await.unwrap(), 0);
+        assert_eq!(code(db.get_one::<i64>(sql, args![]).await), Some(Code::Internal));
+        assert_eq!(code(db.get_one::<i64>(sql, args!["a", "b"]).await), Some(Code::Internal));
+        assert_eq!(db.get_one::<i64>(sql, args!["a"]).await.unwrap(), 0);
     }
 
     async fn a_select_for_one_kind_of_handle_is_refused_on_the_other(store: TestStore) {
-        let select = Select::system("SELECT count(*) FROM users WHERE true").raw("AND role = ?", ["x".into()]);
+        let select = Select::for_system("SELECT count(*) FROM users WHERE true").append_sql("AND role = ?", ["x".into()]);
         assert_eq!(code(store.tenant("a").await.select::<i64>(&select).await), Some(Code::Internal));
         let select = Select::new("SELECT count(*) FROM users WHERE tenant_id = $1");
         assert_eq!(code(store.system(Purpose::Cli).select::<i64>(&select).await), Some(Code::Internal));
@@ -72,7 +72,7 @@ async fn row_level_security_hides_other_tenants_from_a_careless_statement() {
         let inside = b.write(async move |tx| tx.list::<String>(careless, args![]).await).await.unwrap();
         assert_eq!(inside, ["x@b"]);
     }
-    let nobody = store.tenant_for_test(TenantId::new(store.world()), Actor::system());
+    let nobody = store.tenant_for_test(TenantId::new(store.env()), Actor::for_system());
     assert!(nobody.list::<String>(careless, args![]).await.unwrap().is_empty());
 }
 
@@ -106,10 +106,10 @@ async fn a_role_that_row_level_security_does_not_hold_back_is_refused() {
     let _ = admin.batch_execute("CREATE ROLE tc_bypass LOGIN NOSUPERUSER BYPASSRLS").await;
     for role in ["postgres", "tc_bypass"] {
         let mut postgres = PostgresOptions::new(store.database().url_as(role));
-        let refused = Store::open(Options::postgres(postgres.clone()), store.world().clone()).await.err().unwrap();
+        let refused = Store::open(StoreOptions::postgres(postgres.clone()), store.env().clone()).await.err().unwrap();
         let message = refused.to_string();
         assert!(message.contains(role) && message.contains("--allow-superuser"), "{message}");
         postgres.allow_superuser = true;
-        Store::open(Options::postgres(postgres), store.world().clone()).await.unwrap();
+        Store::open(StoreOptions::postgres(postgres), store.env().clone()).await.unwrap();
     }
 }

@@ -1,17 +1,17 @@
 //! TLS to PostgreSQL has the meaning that libpq gives to `sslmode`.
 
 use kernel::args;
-use kernel::base::World;
-use kernel::store::{Options, PostgresOptions, Purpose, Store};
+use kernel::base::Env;
+use kernel::store::{PostgresOptions, Purpose, Store, StoreOptions};
 
 use crate::support::postgres::{TestDatabase, certificate_authority, fresh_database};
 
 /// Whether the connection came about, and if so whether it is encrypted.
 async fn encrypted(database: &TestDatabase, host: &str, mode: &str, root: Option<&str>) -> Result<bool, String> {
-    let options = Options::postgres(PostgresOptions::new(database.url_with_tls(host, mode, root)));
-    let store = Store::open(options, World::default()).await.map_err(|error| error.to_string())?;
+    let options = StoreOptions::postgres(PostgresOptions::new(database.url_with_tls(host, mode, root)));
+    let store = Store::open(options, Env::default()).await.map_err(|error| error.to_string())?;
     let sql = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
-    store.system(Purpose::Cli).one(sql, args![]).await.map_err(|error| error.to_string())
+    store.system(Purpose::Cli).get_one(sql, args![]).await.map_err(|error| error.to_string())
 }
 
 /// A certificate authority that has signed nothing here.

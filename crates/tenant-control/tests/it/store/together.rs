@@ -17,15 +17,15 @@ on_both! {
     async fn what_is_asked_is_answered_as_of_its_place(store: TestStore) {
         let db = store.system(Purpose::Cli);
         let counts = db.write(async |tx| {
-            let none = tx.ask::<i64>(COUNT, Vec::new()).await?;
-            tx.later(INSERT, row(1)).await?;
-            let one = tx.ask::<i64>(COUNT, Vec::new()).await?;
+            let none = tx.send_query::<i64>(COUNT, Vec::new()).await?;
+            tx.enqueue(INSERT, row(1)).await?;
+            let one = tx.send_query::<i64>(COUNT, Vec::new()).await?;
             insert(tx, 2, "a").await?;
-            let two: i64 = tx.one(COUNT, args![]).await?;
-            tx.later(INSERT, row(3)).await?;
-            let three = tx.ask::<i64>(COUNT, Vec::new()).await?;
+            let two: i64 = tx.get_one(COUNT, args![]).await?;
+            tx.enqueue(INSERT, row(3)).await?;
+            let three = tx.send_query::<i64>(COUNT, Vec::new()).await?;
             // In whichever order they are fetched, and one that has not been sent yet.
-            let (three, one, none) = (tx.answer(three).await?, tx.answer(one).await?, tx.answer(none).await?);
+            let (three, one, none) = (tx.await_rows(three).await?, tx.await_rows(one).await?, tx.await_rows(none).await?);
             Ok([none, one, vec![two], three])
         });
         assert_eq!(counts.await.unwrap(), [vec![0], vec![1], vec![2], vec![3]]);
@@ -34,26 +34,26 @@ on_both! {
 
     async fn a_write_that_waited_for_nothing_is_kept(store: TestStore) {
         let db = store.system(Purpose::Cli);
-        db.write(async |tx| tx.later(INSERT, row(1)).await).await.unwrap();
+        db.write(async |tx| tx.enqueue(INSERT, row(1)).await).await.unwrap();
         assert_eq!(count(&store).await, 1);
     }
 
     async fn nothing_is_kept_when_the_last_statement_fails(store: TestStore) {
         let store = TestStore { store: store.open_again(|options| options.pool_max(1)).await, place: store.place };
         let db = store.system(Purpose::Cli);
-        let backend = async || if store.is_sqlite() { 0 } else { db.one::<i64>(BACKEND, args![]).await.unwrap() };
+        let backend = async || if store.is_sqlite() { 0 } else { db.get_one::<i64>(BACKEND, args![]).await.unwrap() };
         let before = backend().await;
         // One that breaks a constraint in the database, and one that does not even get there: no commit overtakes it.
         for wrong in [row(1), vec!["no number".into(), "a".into(), 0_i64.into()]] {
             assert_eq!(backend().await, before, "the connection is not to blame");
             let failed = db.write(async move |tx| {
                 insert(tx, 1, "a").await?;
-                tx.later(INSERT, wrong).await?;
-                tx.later(INSERT, row(2)).await
+                tx.enqueue(INSERT, wrong).await?;
+                tx.enqueue(INSERT, row(2)).await
             });
             let error = failed.await.unwrap_err();
             assert_eq!(error.code(), Code::Internal);
-            assert!(error.cause().unwrap().contains(INSERT), "{error}");
+            assert!(error.cause_chain().unwrap().contains(INSERT), "{error}");
             assert_eq!(count(&store).await, 0);
         }
     }
@@ -62,9 +62,9 @@ on_both! {
         let db = store.system(Purpose::Cli);
         let swallowed = db.write(async |tx| {
             insert(tx, 1, "a").await?;
-            let wrong = tx.ask::<i64>("SELECT nonsense FROM nowhere", Vec::new()).await;
+            let wrong = tx.send_query::<i64>("SELECT nonsense FROM nowhere", Vec::new()).await;
             if let Ok(wrong) = wrong {
-                let _ = tx.answer(wrong).await;
+                let _ = tx.await_rows(wrong).await;
             }
             Ok(())
         });
@@ -78,28 +78,28 @@ on_both! {
         // The first starts the clock, the second moves it, and a clock that has moved stays.
         for sequence in [1, 2] {
             let found = db.write(async move |tx| {
-                let before = tx.ask::<i64>(clock, Vec::new()).await?;
-                tx.tick_ahead().await?;
-                let found = tx.ask::<i64>(clock, Vec::new()).await?;
+                let before = tx.send_query::<i64>(clock, Vec::new()).await?;
+                tx.send_tick().await?;
+                let found = tx.send_query::<i64>(clock, Vec::new()).await?;
                 // Once, however often it is asked for.
-                tx.tick_ahead().await?;
-                let again = tx.ask::<i64>(clock, Vec::new()).await?;
+                tx.send_tick().await?;
+                let again = tx.send_query::<i64>(clock, Vec::new()).await?;
                 let tick = tx.tick().await?;
                 assert_eq!(tx.tick().await?, tick);
-                Ok((tx.answer(before).await?.pop(), tx.answer(found).await?, tx.answer(again).await?, tick))
+                Ok((tx.await_rows(before).await?.pop(), tx.await_rows(found).await?, tx.await_rows(again).await?, tick))
             });
             let (before, tick) = (Some(sequence - 1).filter(|before| *before > 0), Tick { at: START, sequence });
             assert_eq!(found.await.unwrap(), (before, vec![sequence], vec![sequence], tick));
         }
         let system = store.system(Purpose::Cli);
-        let nobody = system.write(async |tx| tx.tick_ahead().await);
+        let nobody = system.write(async |tx| tx.send_tick().await);
         assert_eq!(code(nobody.await), Some(Code::Internal));
         let failed = db.write(async |tx| {
-            tx.tick_ahead().await?;
-            assert_eq!(tx.one::<i64>(clock, args![]).await?, 3);
+            tx.send_tick().await?;
+            assert_eq!(tx.get_one::<i64>(clock, args![]).await?, 3);
             Err::<(), _>(Error::conflict("as the test wants it"))
         });
         assert_eq!(code(failed.await), Some(Code::Conflict));
-        assert_eq!(db.one::<i64>(clock, args![]).await.unwrap(), 2);
+        assert_eq!(db.get_one::<i64>(clock, args![]).await.unwrap(), 2);
     }
 }

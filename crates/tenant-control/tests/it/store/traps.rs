@@ -57,14 +57,14 @@ on_both! {
     async fn a_parameter_is_bound_by_its_number_not_by_its_place(store: TestStore) {
         let db = store.system(Purpose::Cli);
         let sql = "SELECT CAST($3 AS TEXT), CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($1 AS TEXT)";
-        let (c, a, b, again): (String, String, String, String) = db.one(sql, args!["a", "b", "c"]).await.unwrap();
+        let (c, a, b, again): (String, String, String, String) = db.get_one(sql, args!["a", "b", "c"]).await.unwrap();
         assert_eq!([a, b, c, again], ["a", "b", "c", "a"]);
     }
 
     async fn a_number_in_a_text_is_no_parameter(store: TestStore) {
         let db = store.system(Purpose::Cli);
         let sql = "SELECT '$.tags[0]' || '$2' || CAST($1 AS TEXT) /* $3 */";
-        assert_eq!(db.one::<String>(sql, args!["!"]).await.unwrap(), "$.tags[0]$2!");
+        assert_eq!(db.get_one::<String>(sql, args!["!"]).await.unwrap(), "$.tags[0]$2!");
     }
 
     async fn the_failure_of_what_nobody_waited_for_is_its_own(store: TestStore) {
@@ -72,13 +72,13 @@ on_both! {
         inserting(&db, 1).await.unwrap();
         let failed = db.write(async |tx| {
             insert(tx, 2, "a").await?;
-            tx.later(INSERT, vec![1_i64.into(), "a".into(), 0_i64.into()]).await?;
+            tx.enqueue(INSERT, vec![1_i64.into(), "a".into(), 0_i64.into()]).await?;
             // What breaks no constraint is not told that it did.
             insert(tx, 3, "a").await.on_duplicate(|| Error::conflict("The third is there already."))
         });
         let error = failed.await.unwrap_err();
         assert_eq!(error.code(), Code::Internal);
-        assert!(error.cause().unwrap().contains(INSERT), "{error}");
+        assert!(error.cause_chain().unwrap().contains(INSERT), "{error}");
         assert_eq!(count(&store).await, 1);
     }
 
@@ -169,12 +169,12 @@ on_both! {
     }
 }
 
-fn one_connection(options: kernel::store::Options) -> kernel::store::Options {
+fn one_connection(options: kernel::store::StoreOptions) -> kernel::store::StoreOptions {
     options.pool_max(1)
 }
 
 /// All that is queued while a job runs is in its group.
-fn one_group(options: kernel::store::Options) -> kernel::store::Options {
+fn one_group(options: kernel::store::StoreOptions) -> kernel::store::StoreOptions {
     options.group_time(Duration::from_mins(1))
 }
 
@@ -197,8 +197,10 @@ async fn when_sqlite_gives_up_the_transaction_the_whole_group_fails() {
     let store = TestStore::sqlite().await;
     let store = TestStore { store: store.open_again(one_group).await, place: store.place };
     let db = store.system(Purpose::Cli);
-    let pages: i64 = db.one("PRAGMA page_count", args![]).await.unwrap();
-    db.write(async move |tx| tx.one::<i64>(&format!("PRAGMA max_page_count = {pages}"), args![]).await).await.unwrap();
+    let pages: i64 = db.get_one("PRAGMA page_count", args![]).await.unwrap();
+    db.write(async move |tx| tx.get_one::<i64>(&format!("PRAGMA max_page_count = {pages}"), args![]).await)
+        .await
+        .unwrap();
     let (release, occupied) = occupy(&db).await;
     let before = start(inserting(&db, 1));
     let full = start({
@@ -216,7 +218,7 @@ async fn when_sqlite_gives_up_the_transaction_the_whole_group_fails() {
     assert_eq!(after.await.unwrap().unwrap(), 1);
     assert_eq!(count(&store).await, 1);
     assert_eq!(code(store.ping().await), None, "the probe needs no further page");
-    db.write(async |tx| tx.one::<i64>("PRAGMA max_page_count = 1000000", args![]).await).await.unwrap();
+    db.write(async |tx| tx.get_one::<i64>("PRAGMA max_page_count = 1000000", args![]).await).await.unwrap();
     inserting(&db, 4).await.unwrap();
     assert_eq!(count(&store).await, 2);
     store.ping().await.unwrap();
@@ -302,7 +304,7 @@ async fn a_connection_lost_before_its_commit_is_unavailable_and_not_used_again()
     let db = small.system(Purpose::Cli);
     let lost = db.write(async move |tx| {
         insert(tx, 1, "a").await?;
-        let pid: i64 = tx.one("SELECT CAST(pg_backend_pid() AS BIGINT)", args![]).await?;
+        let pid: i64 = tx.get_one("SELECT CAST(pg_backend_pid() AS BIGINT)", args![]).await?;
         let gone: bool = admin
             .query_one("SELECT pg_terminate_backend($1::bigint::int, 5000)", &[&pid])
             .await

@@ -66,7 +66,7 @@ async fn the_writer_takes_tenants_in_turn() {
 async fn one_tenant_cannot_fill_the_queue_of_the_writer() {
     let store = TestStore::sqlite().await;
     let small = store.open_again(|options| options.queue_max(4)).await;
-    let of = |db: &Db| small.tenant_for_test(db.tenant_id().unwrap(), kernel::base::Actor::system());
+    let of = |db: &Db| small.tenant_for_test(db.tenant_id().unwrap(), kernel::base::Actor::for_system());
     let (busy, quiet) = (of(&store.tenant("busy").await), of(&store.tenant("quiet").await));
     let order = Order::default();
     let (release, occupied) = occupy(&small.system(Purpose::Cli)).await;
@@ -173,12 +173,12 @@ impl FromRow for ReadRow {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn reads_of_tenants_come_in_turn_when_no_connection_is_free() {
     let store = TestStore::sqlite().await;
-    let small = store.open_again(|options| options.readers(1)).await;
-    let of = |db: &Db| small.tenant_for_test(db.tenant_id().unwrap(), kernel::base::Actor::system());
+    let small = store.open_again(|options| options.reader_count(1)).await;
+    let of = |db: &Db| small.tenant_for_test(db.tenant_id().unwrap(), kernel::base::Actor::for_system());
     let (busy, quiet) = (of(&store.tenant("busy").await), of(&store.tenant("quiet").await));
     let reading = |db: &Db| {
         let db = db.clone();
-        async move { db.one::<ReadRow>(OWN, args![]).await.map(drop) }
+        async move { db.get_one::<ReadRow>(OWN, args![]).await.map(drop) }
     };
     // The first keeps the thread it runs on, as every read does.
     let first = tokio::spawn(reading(&busy));
@@ -202,7 +202,7 @@ async fn small_pool(store: &TestStore) -> Store {
 async fn writes_of_one_tenant_leave_connections_to_others() {
     let store = TestStore::postgres().await;
     let small = small_pool(&store).await;
-    let of = |db: &Db| small.tenant_for_test(db.tenant_id().unwrap(), kernel::base::Actor::system());
+    let of = |db: &Db| small.tenant_for_test(db.tenant_id().unwrap(), kernel::base::Actor::for_system());
     let (busy, quiet) = (of(&store.tenant("busy").await), of(&store.tenant("quiet").await));
     let (release, released) = watch::channel(false);
     let begun = Arc::new(AtomicUsize::new(0));
@@ -227,7 +227,7 @@ async fn writes_of_one_tenant_leave_connections_to_others() {
     });
     neighbour.await.expect("a connection is left for another tenant");
     has_written.await.unwrap();
-    assert_eq!(quiet.one::<String>(OWN, args![]).await.unwrap(), quiet.tenant_id().unwrap().to_string());
+    assert_eq!(quiet.get_one::<String>(OWN, args![]).await.unwrap(), quiet.tenant_id().unwrap().to_string());
     assert_eq!(begun.load(Ordering::SeqCst), 2, "the others wait for their turn, not for a connection");
     release.send_replace(true);
     for written in writes {
@@ -240,14 +240,14 @@ async fn reads_of_one_tenant_leave_connections_to_others() {
     let store = TestStore::postgres().await;
     let admin = connect(&store.database().url_as_superuser()).await;
     let small = small_pool(&store).await;
-    let of = |db: &Db| small.tenant_for_test(db.tenant_id().unwrap(), kernel::base::Actor::system());
+    let of = |db: &Db| small.tenant_for_test(db.tenant_id().unwrap(), kernel::base::Actor::for_system());
     let (busy, quiet) = (of(&store.tenant("busy").await), of(&store.tenant("quiet").await));
     admin.batch_execute("SELECT pg_advisory_lock(42)").await.unwrap();
     let slow = "SELECT CAST($1 AS TEXT) FROM pg_advisory_xact_lock_shared(42)";
     let reads: Vec<_> = (0..8)
         .map(|_| {
             let busy = busy.clone();
-            tokio::spawn(async move { busy.one::<String>(slow, args![]).await })
+            tokio::spawn(async move { busy.get_one::<String>(slow, args![]).await })
         })
         .collect();
     let waiting = async || {
@@ -257,7 +257,7 @@ async fn reads_of_one_tenant_leave_connections_to_others() {
     };
     until("two reads wait", PATIENCE, async || (waiting().await >= 2).then_some(())).await;
     for _ in 0..3 {
-        quiet.one::<String>(OWN, args![]).await.expect("a connection is left for another tenant");
+        quiet.get_one::<String>(OWN, args![]).await.expect("a connection is left for another tenant");
     }
     quiet.write(async |tx| tx.tick().await).await.expect("and for its writes");
     assert_eq!(waiting().await, 2, "the others wait for their turn, not for a connection");

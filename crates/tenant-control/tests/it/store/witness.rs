@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use kernel::args;
-use kernel::base::{Code, World};
-use kernel::store::{Options, PostgresOptions, Purpose, Store};
+use kernel::base::{Code, Env};
+use kernel::store::{PostgresOptions, Purpose, Store, StoreOptions};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_postgres::Client;
@@ -31,8 +31,8 @@ impl Node {
         let role = database.url.rsplit('/').next().and_then(|rest| rest.split('?').next()).expect("a name").to_owned();
         let admin = connect(&database.url_as_superuser()).await;
         admin.batch_execute(&format!("CREATE ROLE {role} LOGIN NOSUPERUSER NOBYPASSRLS")).await.expect("a role");
-        let options = Options::postgres(PostgresOptions::new(database.url_as(&role))).pool_max(2);
-        let store = Store::open(options, World::default()).await.expect("the store opens");
+        let options = StoreOptions::postgres(PostgresOptions::new(database.url_as(&role))).pool_max(2);
+        let store = Store::open(options, Env::default()).await.expect("the store opens");
         let node = Node { store, role, admin, _database: database };
         assert_eq!(node.connections().await, 2);
         node
@@ -52,7 +52,7 @@ impl Node {
     /// Ends the connection that is not the pool's.
     async fn end_witness(&self) {
         let own = "SELECT CAST(pg_backend_pid() AS BIGINT)";
-        let own: i64 = self.store.system(Purpose::Cli).one(own, args![]).await.expect("the pool's own");
+        let own: i64 = self.store.system(Purpose::Cli).get_one(own, args![]).await.expect("the pool's own");
         let own = i32::try_from(own).expect("a process");
         let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = $1 AND pid <> $2";
         assert_eq!(self.admin.query(end, &[&self.role, &own]).await.expect("an end").len(), 1);
@@ -106,8 +106,8 @@ async fn a_database_that_gives_the_second_connection_late_is_waited_for() {
             });
         }
     });
-    let options = Options::postgres(PostgresOptions::new(url)).pool_max(1);
-    let store = Store::open(options, World::default()).await.expect("the store opens");
+    let options = StoreOptions::postgres(PostgresOptions::new(url)).pool_max(1);
+    let store = Store::open(options, Env::default()).await.expect("the store opens");
     store.ping_read().await.expect("a connection");
 }
 

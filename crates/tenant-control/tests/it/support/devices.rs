@@ -7,10 +7,10 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::Compression;
 use flate2::read::{GzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
-use kernel::auth::operate;
+use kernel::auth::open_as_operator;
 use kernel::base::Actor;
 use serde_json::{Map, Value, json};
-use tenant_control::features::devices::{self, FullDevice, Settings, clock};
+use tenant_control::features::devices::{self, DeviceSettings, FullDevice, clock};
 use tenant_control::features::ingest_keys;
 use tenant_control::features::organizations;
 
@@ -39,23 +39,25 @@ impl IngestKey {
 impl Server {
     /// A key for all devices of a tenant.
     pub async fn ingest_key(&self, tenancy: &Tenancy) -> IngestKey {
-        let db = operate(&self.app.store, &tenancy.tenant);
-        let made = ingest_keys::create(&db, None, &self.app.secrets).await.expect("an ingest key");
+        let db = open_as_operator(&self.app.store, &tenancy.tenant);
+        let made = ingest_keys::create_ingest_key(&db, None, &self.app.secrets).await.expect("an ingest key");
         IngestKey { id: made.record.id.to_string(), secret: made.secret.reveal() }
     }
 
     /// A new organization of this name, its id, and a key that is bound to it.
     pub async fn bound_ingest_key(&self, tenancy: &Tenancy, slug: &str) -> (String, IngestKey) {
-        let db = operate(&self.app.store, &tenancy.tenant);
-        let organization = organizations::create(&db, &slug.to_uppercase(), slug).await.expect("an organization");
-        let made = ingest_keys::create(&db, Some(&organization), &self.app.secrets).await.expect("an ingest key");
+        let db = open_as_operator(&self.app.store, &tenancy.tenant);
+        let organization =
+            organizations::create_named_organization(&db, &slug.to_uppercase(), slug).await.expect("an organization");
+        let made =
+            ingest_keys::create_ingest_key(&db, Some(&organization), &self.app.secrets).await.expect("an ingest key");
         let key = IngestKey { id: made.record.id.to_string(), secret: made.secret.reveal() };
         (organization.id.to_string(), key)
     }
 
     pub async fn revoke_ingest_key(&self, tenancy: &Tenancy, key: &IngestKey) {
-        let db = operate(&self.app.store, &tenancy.tenant);
-        ingest_keys::revoke(&db, key.id.parse().unwrap()).await.expect("the key is revoked");
+        let db = open_as_operator(&self.app.store, &tenancy.tenant);
+        ingest_keys::revoke_ingest_key(&db, key.id.parse().unwrap()).await.expect("the key is revoked");
     }
 
     /// Changes a device as an operator or a workflow does.
@@ -65,25 +67,25 @@ impl Server {
         id: &str,
         change: impl FnOnce(&mut FullDevice) + Send + 'static,
     ) {
-        let db = self.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+        let db = self.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
         let id = id.parse().unwrap();
         let change = |full: &mut FullDevice| {
             change(full);
             Ok(())
         };
-        db.write(async move |tx| devices::edit(tx, id, change).await).await.expect("the device is changed");
+        db.write(async move |tx| devices::edit_device(tx, id, change).await).await.expect("the device is changed");
     }
 
     pub async fn delete_device(&self, tenancy: &Tenancy, id: &str) {
-        let db = self.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+        let db = self.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
         let id = id.parse().unwrap();
-        let delete = db.write(async move |tx| devices::delete(tx, id, devices::By::Somebody).await);
+        let delete = db.write(async move |tx| devices::delete_device(tx, id, devices::ChangeOrigin::Deliberate).await);
         delete.await.expect("the device is deleted");
     }
 
     /// Looks at every device whose time has come, as the job does.
     pub async fn look_at_devices(&self) {
-        clock::store::look(&self.app, Settings::default()).await.expect("a look at the devices");
+        clock::store::check_due_devices(&self.app, DeviceSettings::default()).await.expect("a look at the devices");
     }
 }
 

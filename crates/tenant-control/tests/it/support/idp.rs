@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use kernel::base::{Chance, Clock, SECOND_MS};
+use kernel::base::{RandomSource, SECOND_MS, WallClock};
 use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -44,7 +44,7 @@ pub struct Idp {
 
 struct State {
     address: SocketAddr,
-    clock: Clock,
+    clock: WallClock,
     dials: Mutex<Dials>,
     asked: Notify,
 }
@@ -115,7 +115,7 @@ struct Grant {
 
 impl Idp {
     /// Tokens are of this clock's time.
-    pub async fn start(clock: &Clock) -> Idp {
+    pub async fn start(clock: &WallClock) -> Idp {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().unwrap();
         let dials = Dials {
@@ -279,7 +279,7 @@ impl State {
     }
 
     fn secret(&self) -> String {
-        let secret = Chance::System.base62(32);
+        let secret = RandomSource::System.base62_text(32);
         self.dials().secrets.push(secret.clone());
         secret
     }

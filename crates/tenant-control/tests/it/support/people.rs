@@ -39,7 +39,7 @@ impl Server {
 
     /// Lets a feed begin with what the test does, and not with how its tenant was made.
     async fn forget_events(&self, tenant: TenantId) {
-        let db = self.app.store.tenant_for_test(tenant, Actor::system());
+        let db = self.app.store.tenant_for_test(tenant, Actor::for_system());
         let forget = "DELETE FROM events WHERE tenant_id = $1";
         let forgotten = db.write(async move |tx| tx.exec(forget, kernel::args![]).await).await;
         assert_eq!(forgotten.expect("events are forgotten"), 1, "of the admin");
@@ -47,7 +47,7 @@ impl Server {
 
     /// The cookie of a new user.
     pub async fn user(&self, tenant: &Tenant, role: Role) -> String {
-        let email = format!("{}@{}.test", self.app.world.chance.base62(10), tenant.slug);
+        let email = format!("{}@{}.test", self.app.env.random.base62_text(10), tenant.slug);
         let new = NewUser { email, name: Some(format!("The {}", role.as_str())), role, platform_operator: false };
         self.session(tenant, new).await
     }
@@ -64,7 +64,7 @@ impl Server {
         let lifetime_ms = self.app.settings.session_absolute_ms;
         let made = auth::create_session(&self.app.store, tenant.id, user.id, lifetime_ms).await;
         let (token, _) = made.expect("a session");
-        format!("{}={}", self.app.settings.base_url.cookie_name(), token.reveal())
+        format!("{}={}", self.app.settings.base_url.cookie_name(), token.expose_secret())
     }
 
     /// A key of the tenant with these scopes.
@@ -80,7 +80,7 @@ impl Server {
 
     /// Sets the tenant's clock, as a node with a wrong time does by writing something.
     pub async fn set_clock(&self, tenant: TenantId, at: Timestamp) {
-        let db = self.app.store.tenant_for_test(tenant, Actor::system());
+        let db = self.app.store.tenant_for_test(tenant, Actor::for_system());
         let set = "UPDATE tenant_clocks SET last_at = $2 WHERE tenant_id = $1";
         let moved = db.write(async move |tx| tx.exec(set, kernel::args![at]).await).await;
         assert_eq!(moved.expect("the clock is set"), 1);
@@ -113,7 +113,7 @@ impl Server {
     pub async fn hold_writes(&self, tenant: TenantId) -> Held {
         let (entered, has_entered) = oneshot::channel();
         let (release, released) = std::sync::mpsc::channel::<()>();
-        let db = self.app.store.tenant_for_test(tenant, Actor::system());
+        let db = self.app.store.tenant_for_test(tenant, Actor::for_system());
         let holding = tokio::spawn(async move {
             db.write(async move |tx| {
                 tx.tick().await?;

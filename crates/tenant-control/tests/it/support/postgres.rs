@@ -1,7 +1,7 @@
 //! Fresh PostgreSQL databases on the private server that `./test` starts.
 
-use kernel::base::World;
-use kernel::store::{Options, PostgresOptions, Store};
+use kernel::base::Env;
+use kernel::store::{PostgresOptions, Store, StoreOptions};
 use tenant_control::migrations::MIGRATIONS;
 use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls};
@@ -45,8 +45,8 @@ async fn exists(name: &str) -> bool {
 /// Under its name only when it is whole.
 async fn make_template(template: &str) {
     let making = copy_of("template0").await;
-    let options = Options::postgres(PostgresOptions::new(&making.url));
-    let store = Store::open(options, World::default()).await.expect("the template opens");
+    let options = StoreOptions::postgres(PostgresOptions::new(&making.url));
+    let store = Store::open(options, Env::default()).await.expect("the template opens");
     store.migrate(MIGRATIONS).await.expect("the template migrates");
     store.close().await;
     let name = &making.name;
@@ -65,7 +65,7 @@ pub fn build_ms() -> u128 {
 async fn copy_of(template: &str) -> TestDatabase {
     static STRATEGY: OnceCell<&str> = OnceCell::const_new();
     // Chance keeps the names of many processes apart.
-    let name = format!("tc_{}", kernel::base::Chance::System.base62(20).to_lowercase());
+    let name = format!("tc_{}", kernel::base::RandomSource::System.base62_text(20).to_lowercase());
     let strategy = STRATEGY.get_or_init(async || {
         let settable = "SELECT 1 WHERE current_setting('server_version_num')::int >= 150000";
         if keeper::run(settable.to_owned()).await > 0 { "STRATEGY file_copy" } else { "" }

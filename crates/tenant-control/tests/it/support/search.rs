@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use kernel::args;
-use kernel::store::changes::{self, Place};
+use kernel::store::changes::{self, ChangePosition};
 use kernel::store::{Purpose, Store};
 use serde_json::Value;
 use tempfile::TempDir;
-use tenant_control::features::search::keeper::Keeper;
+use tenant_control::features::search::keeper::IndexKeeper;
 
 use super::server::Server;
 
@@ -19,7 +19,7 @@ pub const FOLDER: &str = "search";
 /// A search index in a data directory of its own, which goes with it.
 pub struct Indexed {
     store: Store,
-    keeper: Keeper,
+    keeper: IndexKeeper,
     data: TempDir,
 }
 
@@ -32,7 +32,7 @@ impl Indexed {
     /// As by a process that finds the data directory of another.
     pub async fn again(server: &Server, data: TempDir) -> Indexed {
         let folder = data.path().join(FOLDER);
-        let keeper = Keeper::new(server.app.clone(), folder, server.app.settings.of_feature());
+        let keeper = IndexKeeper::new(server.app.clone(), folder, server.app.settings.feature_settings());
         let indexed = Indexed { store: server.app.store.clone(), keeper, data };
         indexed.catch_up().await;
         indexed
@@ -41,10 +41,10 @@ impl Indexed {
     /// Takes in what was written since. On PostgreSQL a change is shown once nothing that began before it is under way, in
     /// whichever database of the server: that is waited for. Not for while others write: see [`Indexed::follow`].
     pub async fn catch_up(&self) {
-        let (system, start) = (self.store.system(Purpose::Cli), Place { written_by: 0, number: 0 });
+        let (system, start) = (self.store.system(Purpose::Cli), ChangePosition { written_by: 0, number: 0 });
         loop {
-            let written: i64 = system.one("SELECT COUNT(*) FROM changes", args![]).await.expect("a count");
-            let shown = changes::read(&system, start, 100_000).await.expect("the changes");
+            let written: i64 = system.get_one("SELECT COUNT(*) FROM changes", args![]).await.expect("a count");
+            let shown = changes::list_changes_after(&system, start, 100_000).await.expect("the changes");
             if i64::try_from(shown.len()) == Ok(written) {
                 break;
             }

@@ -3,16 +3,16 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use kernel::base::{Clock, Faults, Secrets, Tally, Timestamp, World};
-use kernel::http::{Api, BaseUrl, Listener, Settings};
-use kernel::jobs::Node;
-use kernel::outbound::Names;
+use kernel::base::{Env, FaultPoints, Secrets, TestCounter, Timestamp, WallClock};
+use kernel::http::{Api, BaseUrl, HttpSettings, Listener};
+use kernel::jobs::ServerNode;
+use kernel::outbound::NameSource;
 use kernel::store::Store;
-use tenant_control::features::pages::{Library, Watched};
-use tenant_control::features::search::served::Served;
-use tenant_control::features::sso::Providers;
+use tenant_control::features::pages::{HealthMonitor, Library};
+use tenant_control::features::search::service::SearchService;
+use tenant_control::features::sso::ProviderCache;
 use tenant_control::features::webhooks::events::reader::FeedReaders;
-use tenant_control::features::webhooks::sender::{self, Sender};
+use tenant_control::features::webhooks::sender::{self, WebhookSender};
 use tenant_control::features::workflows;
 use tenant_control::router;
 use tokio::sync::oneshot;
@@ -27,11 +27,11 @@ pub const START: Timestamp = Timestamp::from_millis(1_768_471_200_000);
 /// What a server is made of, to be changed before it starts.
 pub struct Setup {
     place: Arc<Place>,
-    world: World,
+    world: Env,
     listener: Listener,
-    pub settings: Settings,
-    pub sending: sender::Settings,
-    pub workflows: workflows::Settings,
+    pub settings: HttpSettings,
+    pub sending: sender::SenderSettings,
+    pub workflows: workflows::WorkflowSettings,
     /// Adds routes of the test's own to those of the product.
     pub mount: fn(Api) -> Api,
 }
@@ -46,18 +46,19 @@ impl Setup {
     }
 
     async fn at(place: Place) -> Setup {
-        let world = World { clock: Clock::manual(START), statements: Tally::counting(), ..World::default() };
+        let world =
+            Env { clock: WallClock::new_manual(START), statements: TestCounter::new_counting(), ..Env::default() };
         let (listener, base_url) = listen().await;
-        let mut settings = Settings::new(base_url);
+        let mut settings = HttpSettings::new(base_url);
         // No test asks a name server: a name means nothing until the test says what.
-        settings.outbound.names = Names::Table(Arc::new(|_| Vec::new()));
+        settings.outbound.names = NameSource::Table(Arc::new(|_| Vec::new()));
         Setup {
             place: Arc::new(place),
             world,
             listener,
             settings,
-            sending: sender::Settings::default(),
-            workflows: workflows::Settings::default(),
+            sending: sender::SenderSettings::default(),
+            workflows: workflows::WorkflowSettings::default(),
             mount: |api| api,
         }
     }
@@ -65,65 +66,65 @@ impl Setup {
     /// With the clock of the machine, for tests in which the service works on its own.
     #[must_use]
     pub fn in_real_time(mut self) -> Setup {
-        self.world = World::default();
+        self.world = Env::default();
         self
     }
 
     /// With the clock of the machine, wrong by so much.
     #[must_use]
     pub fn in_wrong_time(mut self, by_ms: i64) -> Setup {
-        self.world = World { clock: Clock::Wrong(by_ms), ..World::default() };
+        self.world = Env { clock: WallClock::Skewed(by_ms), ..Env::default() };
         self
     }
 
     /// A server to which things happen at places that the test names.
     #[must_use]
-    pub fn with_faults(mut self, faults: Faults) -> Setup {
+    pub fn with_faults(mut self, faults: FaultPoints) -> Setup {
         self.world.faults = faults;
         self
     }
 
     pub async fn start(self) -> Server {
         let Setup { place, world, listener, mut settings, sending, workflows, mount } = self;
-        settings.set_of_feature(workflows.clone());
-        settings.set_of_feature(Served::default());
-        settings.set_of_feature(Providers::default());
-        settings.set_of_feature(Watched::default());
-        settings.set_of_feature(Library::default());
-        settings.set_of_feature(FeedReaders::default());
+        settings.set_feature_settings(workflows.clone());
+        settings.set_feature_settings(SearchService::default());
+        settings.set_feature_settings(ProviderCache::default());
+        settings.set_feature_settings(HealthMonitor::default());
+        settings.set_feature_settings(Library::default());
+        settings.set_feature_settings(FeedReaders::default());
         let store = Store::open(place.options(), world.clone()).await.expect("the store opens");
-        let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
-        let app = Node::new(store, secrets, settings).expect("the service");
+        let secrets = Secrets::parse(&Secrets::generate_text(&world.random).unwrap()).unwrap();
+        let app = ServerNode::new(store, secrets, settings).expect("the service");
         Server::serve(place, listener, app, Work { sending, workflows }, mount)
     }
 }
 
 async fn listen() -> (Listener, BaseUrl) {
     let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), None).await.expect("a free port");
-    let base_url = BaseUrl::parse(&format!("http://{}", listener.address().unwrap())).unwrap();
+    let base_url = BaseUrl::parse(&format!("http://{}", listener.local_address().unwrap())).unwrap();
     (listener, base_url)
 }
 
 /// A running node. It ends with this value.
 pub struct Server {
-    pub app: Node,
+    pub app: ServerNode,
     pub address: SocketAddr,
     pub contract: Arc<Contract>,
     pub(super) client: reqwest::Client,
     stop: Mutex<Option<oneshot::Sender<()>>>,
     running: JoinHandle<()>,
     /// Sends webhooks, when a test tells it to.
-    pub sender: Sender,
-    sending: sender::Settings,
-    pub workflows: workflows::Settings,
+    pub sender: WebhookSender,
+    sending: sender::SenderSettings,
+    pub workflows: workflows::WorkflowSettings,
     mount: fn(Api) -> Api,
     place: Arc<Place>,
 }
 
 /// How a server works on its own.
 struct Work {
-    sending: sender::Settings,
-    workflows: workflows::Settings,
+    sending: sender::SenderSettings,
+    workflows: workflows::WorkflowSettings,
 }
 
 impl Server {
@@ -135,10 +136,11 @@ impl Server {
         Setup::postgres().await.start().await
     }
 
-    fn serve(place: Arc<Place>, listener: Listener, app: Node, work: Work, mount: fn(Api) -> Api) -> Server {
+    fn serve(place: Arc<Place>, listener: Listener, app: ServerNode, work: Work, mount: fn(Api) -> Api) -> Server {
         let Work { sending, workflows } = work;
-        let address = listener.address().unwrap();
-        let (router, document) = router::build(mount(router::table(app.app()))).expect("the router is built");
+        let address = listener.local_address().unwrap();
+        let (router, document) =
+            router::build_router(mount(router::route_table(app.app()))).expect("the router is built");
         let (stop, stopped) = oneshot::channel();
         let until = async move { drop(stopped.await) };
         let limits = app.settings.connection_limits();
@@ -150,7 +152,7 @@ impl Server {
             .build()
             .unwrap();
         let contract = Arc::new(Contract::new(&document.json));
-        let sender = Sender::new(app.clone(), sending.clone());
+        let sender = WebhookSender::new(app.clone(), sending.clone());
         Server {
             app,
             address,
@@ -168,18 +170,18 @@ impl Server {
 
     /// Another node on the same database, with the same secrets, settings and clock.
     pub async fn second_node(&self) -> Server {
-        self.second_node_with(self.app.world.clone()).await
+        self.second_node_with(self.app.env.clone()).await
     }
 
     /// The same with a clock of its own.
-    pub async fn second_node_with(&self, world: World) -> Server {
+    pub async fn second_node_with(&self, world: Env) -> Server {
         let store = Store::open(self.place.options(), world).await.expect("the store opens again");
         let (listener, _) = listen().await;
         let mut settings = self.app.settings.clone();
         // What a node remembers of providers is its own, and so are those who wait.
-        settings.set_of_feature(Providers::default());
-        settings.set_of_feature(FeedReaders::default());
-        let app = Node::new(store, self.app.secrets.clone(), settings).expect("the service");
+        settings.set_feature_settings(ProviderCache::default());
+        settings.set_feature_settings(FeedReaders::default());
+        let app = ServerNode::new(store, self.app.secrets.clone(), settings).expect("the service");
         let work = Work { sending: self.sending.clone(), workflows: self.workflows.clone() };
         Server::serve(self.place.clone(), listener, app, work, self.mount)
     }
@@ -190,16 +192,16 @@ impl Server {
 
     /// Lets time pass.
     pub fn advance(&self, ms: i64) {
-        self.app.world.clock.advance(ms);
+        self.app.env.clock.advance(ms);
     }
 
     pub fn now(&self) -> Timestamp {
-        self.app.world.now()
+        self.app.env.now()
     }
 
     /// What the database was asked so far.
     pub fn statements(&self) -> u64 {
-        self.app.world.statements.count()
+        self.app.env.statements.count()
     }
 
     /// What the process does at SIGTERM.

@@ -4,8 +4,8 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use kernel::args;
-use kernel::base::{Actor, Clock, TenantId, Timestamp, World};
-use kernel::store::{Db, Engine, Options, PostgresOptions, Purpose, Store};
+use kernel::base::{Actor, Env, TenantId, Timestamp, WallClock};
+use kernel::store::{DatabaseEngine, Db, PostgresOptions, Purpose, Store, StoreOptions};
 use tempfile::TempDir;
 use tenant_control::features;
 use tenant_control::migrations::MIGRATIONS;
@@ -46,10 +46,10 @@ impl Place {
         Place::Database(migrated_database().await)
     }
 
-    pub fn options(&self) -> Options {
+    pub fn options(&self) -> StoreOptions {
         let options = match self {
-            Place::Folder(folder) => Options::sqlite(folder.path().join(FILE)),
-            Place::Database(database) => Options::postgres(PostgresOptions::new(&database.url)),
+            Place::Folder(folder) => StoreOptions::sqlite(folder.path().join(FILE)),
+            Place::Database(database) => StoreOptions::postgres(PostgresOptions::new(&database.url)),
         };
         options.followed_by(&features::install().followers)
     }
@@ -75,7 +75,7 @@ async fn template() -> PathBuf {
     }
     let making = TempDir::new_in(folder).expect("a temporary folder");
     let file = making.path().join(FILE);
-    let store = Store::open(Options::sqlite(&file), World::default()).await.expect("the template opens");
+    let store = Store::open(StoreOptions::sqlite(&file), Env::default()).await.expect("the template opens");
     store.migrate(MIGRATIONS).await.expect("the template migrates");
     store.close().await;
     assert!(!making.path().join(format!("{FILE}-wal")).exists(), "all of it is in the one file");
@@ -94,14 +94,14 @@ impl TestStore {
     }
 
     async fn migrated(place: Place) -> TestStore {
-        let world = World { clock: Clock::manual(START), ..World::default() };
+        let world = Env { clock: WallClock::new_manual(START), ..Env::default() };
         let store = Store::open(place.options(), world).await.expect("the store opens");
         TestStore { store, place }
     }
 
     /// Opens the same database once more, as another process would.
-    pub async fn open_again(&self, change: impl FnOnce(Options) -> Options) -> Store {
-        Store::open(change(self.place.options()), self.store.world().clone()).await.expect("the store opens again")
+    pub async fn open_again(&self, change: impl FnOnce(StoreOptions) -> StoreOptions) -> Store {
+        Store::open(change(self.place.options()), self.store.env().clone()).await.expect("the store opens again")
     }
 
     /// A file beside the database.
@@ -120,13 +120,13 @@ impl TestStore {
     }
 
     pub fn is_sqlite(&self) -> bool {
-        self.store.engine() == Engine::Sqlite
+        self.store.engine() == DatabaseEngine::Sqlite
     }
 
     /// A new tenant and a handle to it.
     pub async fn tenant(&self, slug: &'static str) -> Db {
-        let id = TenantId::new(self.store.world());
-        let now = self.store.world().now();
+        let id = TenantId::new(self.store.env());
+        let now = self.store.env().now();
         self.store
             .system(Purpose::Cli)
             .write(async move |tx| {
@@ -136,7 +136,7 @@ impl TestStore {
             })
             .await
             .expect("the tenant is made");
-        self.store.tenant_for_test(id, Actor::system())
+        self.store.tenant_for_test(id, Actor::for_system())
     }
 }
 

@@ -1,11 +1,11 @@
 //! Workflows as tests write them, run them and look at them.
 
 use kernel::base::{DAY_MS, Timestamp};
-use kernel::http::Policy;
+use kernel::http::RatePolicy;
 use kernel::jobs::lanes;
 use serde_json::{Map, Value, json};
 use tenant_control::features::workflows::WORKFLOW_LANE;
-use tenant_control::features::workflows::engine::Engine;
+use tenant_control::features::workflows::engine::WorkflowEngine;
 
 use super::{Answer, Server, Setup, Tenancy};
 
@@ -19,7 +19,7 @@ pub async fn open(mut setup: Setup) -> Server {
     setup.settings.outbound.allow = vec!["127.0.0.0/8".parse().unwrap()];
     setup.settings.session_idle_ms = 10_000 * DAY_MS;
     setup.settings.session_absolute_ms = 10_000 * DAY_MS;
-    for policy in Policy::ALL {
+    for policy in RatePolicy::ALL {
         setup.settings.rate_table.set(policy, 10_000_000);
     }
     setup.start().await
@@ -160,8 +160,8 @@ pub fn time(value: &Value) -> Timestamp {
 
 impl Server {
     /// What works on this node's workflows.
-    pub fn engine(&self) -> Engine {
-        Engine::new(self.app.clone(), self.workflows.clone())
+    pub fn engine(&self) -> WorkflowEngine {
+        WorkflowEngine::new(self.app.clone(), self.workflows.clone())
     }
 
     /// Does everything of workflows that is due at this moment.
@@ -171,10 +171,10 @@ impl Server {
 
     /// Lets time pass, and does what comes due on the way, when it does.
     pub async fn work_for(&self, ms: i64) {
-        let end = self.now().plus(ms);
+        let end = self.now().plus_ms(ms);
         self.work().await;
         for _ in 0..MOMENTS_MAX {
-            let due = lanes::next_due(&self.app.store, WORKFLOW_LANE).await.expect("the lanes");
+            let due = lanes::find_next_due(&self.app.store, WORKFLOW_LANE).await.expect("the lanes");
             let Some(due) = due.filter(|due| *due <= end) else {
                 self.advance_to(end);
                 return self.work().await;

@@ -35,7 +35,7 @@ const CLOCK_SQL: &str =
 
 async fn loaded(server: &Server) -> Tenancy {
     let acme = server.tenant("acme").await;
-    let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
     let load = db.write(async |tx| {
         tx.tick().await?;
         tx.exec(TICKETS_SQL, args![MANY]).await?;

@@ -36,7 +36,7 @@ const CLOCK_SQL: &str =
 
 async fn loaded(server: &Server, others: i64, own: i64) -> Tenancy {
     let acme = server.tenant("acme").await;
-    let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
     let load = db.write(async move |tx| {
         tx.tick().await?;
         tx.exec(TICKETS_SQL, args![others, others + own, CUSTOMER, TECHNICIAN]).await?;
@@ -131,9 +131,9 @@ over_http! {
     /// Whether or not the database has counted what is in its tables.
     async fn every_walk_goes_along_an_index_in_its_order(server: Server) {
         let acme = loaded(&server, 1_000, 1_000).await;
-        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
-        for (index, walk) in find::store::walks() {
-            let plan = server.app.store.explain(&db, &walk).await.unwrap().join("\n");
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
+        for (index, walk) in find::store::all_walks() {
+            let plan = server.app.store.explain_select(&db, &walk).await.unwrap().join("\n");
             let bad = ["SCAN", "TEMP B-TREE", "Sort", "Seq Scan", "Bitmap"].iter().find(|bad| plan.contains(**bad));
             assert_eq!(bad, None, "{walk:?}: {plan}");
             let wanted = index.map_or_else(|| " ".to_owned(), |index| format!(" {index} "));

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use kernel::http::Policy;
+use kernel::http::RatePolicy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use tokio::runtime::Handle;
 
@@ -108,7 +108,7 @@ async fn play(
 
 /// A server that takes thousands of requests in a minute.
 pub async fn generous(mut setup: Setup) -> Server {
-    for policy in Policy::ALL {
+    for policy in RatePolicy::ALL {
         setup.settings.rate_table.set(policy, 10_000_000);
     }
     setup.start().await

@@ -19,7 +19,7 @@ const CHANGES_SQL: &str =
 async fn with_many(server: &Server, tenancy: &Tenancy) -> Value {
     let ticket = make(server, tenancy, &json!({})).await;
     let number = ticket["number"].as_i64().unwrap();
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
     let load = db.write(async move |tx| {
         tx.exec(COMMENTS_SQL, args![number, MANY]).await?;
         tx.exec(CHANGES_SQL, args![number, MANY]).await

@@ -1,10 +1,10 @@
 //! What is promised for tickets: due times in business hours, pauses, reopenings and how a ticket stands.
 
-use kernel::auth::{Role, operate};
+use kernel::auth::{Role, open_as_operator};
 use kernel::base::{MINUTE_MS, Timestamp};
 use serde_json::{Value, json};
 use tenant_control::features::tickets::Priority;
-use tenant_control::features::tickets::sla::{self, Policy, PriorityPolicy};
+use tenant_control::features::tickets::sla::{self, PriorityPolicy, SlaPolicy};
 
 use super::TICKETS;
 use crate::support::{Server, Tenancy, over_http};
@@ -32,14 +32,14 @@ impl<'a> Desk<'a> {
     }
 
     async fn promise(&self, priority: Priority, minutes: (i64, i64), hours: Option<(&str, &str)>) {
-        let policy = Policy {
+        let policy = SlaPolicy {
             first_response_minutes: minutes.0,
             resolution_minutes: minutes.1,
             hours: hours.map(|(hours, _)| hours.to_owned()),
             timezone: hours.map(|(_, zone)| zone.to_owned()),
         };
-        let db = operate(&self.server.app.store, &self.acme.tenant);
-        sla::store::set(&db, PriorityPolicy { priority, policy }).await.unwrap();
+        let db = open_as_operator(&self.server.app.store, &self.acme.tenant);
+        sla::store::set_policy(&db, PriorityPolicy { priority, policy }).await.unwrap();
     }
 
     async fn ticket(&self, priority: &str) -> Value {
@@ -291,7 +291,7 @@ over_http! {
             }
             desk.go_to(&format!("{day}T16:00:00Z")).await;
             desk.change(&ticket, json!({"status": "pending"})).await;
-            let night = Timestamp::parse(&format!("{day}T16:00:00Z")).unwrap().plus(16 * 60 * MINUTE_MS);
+            let night = Timestamp::parse(&format!("{day}T16:00:00Z")).unwrap().plus_ms(16 * 60 * MINUTE_MS);
             desk.go_to(&night.to_string()).await;
             let open = desk.change(&ticket, json!({"status": "open"})).await;
             assert_eq!(dues(&open), dues(&ticket), "{day}");
@@ -330,8 +330,8 @@ over_http! {
         desk.promise(Priority::High, (10, 20), None).await;
         assert_eq!(dues(&desk.look(&old).await), dues(&old));
         assert_eq!(dues(&desk.ticket("high").await).1, "2026-02-02T08:20:00.000Z");
-        let db = operate(&server.app.store, &desk.acme.tenant);
-        sla::store::delete(&db, Priority::High).await.unwrap();
+        let db = open_as_operator(&server.app.store, &desk.acme.tenant);
+        sla::store::delete_policy(&db, Priority::High).await.unwrap();
         assert_eq!(desk.ticket("high").await["sla_state"], "none");
         // What was promised counts on, also over a pause.
         desk.change(&old, json!({"status": "pending"})).await;

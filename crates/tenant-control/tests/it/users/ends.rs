@@ -28,7 +28,7 @@ over_http! {
             for cookie in &cookies {
                 server.get(SESSION).cookie(cookie).await.problem("unauthenticated");
             }
-            let link = format!("/signin?token={}", token.reveal());
+            let link = format!("/signin?token={}", token.expose_secret());
             server.get(&link).await.is(410);
             server.redeem(&link).await.is(410);
             let refused = create_session(&server.app.store, acme.tenant.id, id, HOUR_MS).await;
@@ -42,7 +42,7 @@ over_http! {
 
     async fn every_node_refuses_a_disabled_user_within_a_second(setup: Setup) {
         let mut setup = setup;
-        setup.settings.rate_table.set(kernel::http::Policy::Read, 1_000_000);
+        setup.settings.rate_table.set(kernel::http::RatePolicy::Read, 1_000_000);
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         let other = server.second_node().await;

@@ -6,7 +6,7 @@ use std::future::{Future, IntoFuture};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use kernel::base::{Fault, Faults};
+use kernel::base::{FaultPoints, InjectedFault};
 use tokio::sync::watch;
 
 use super::*;
@@ -29,11 +29,11 @@ impl Asked {
     /// A server that counts them.
     async fn start(setup: Setup) -> (Server, Asked) {
         let (count, asked) = watch::channel(0);
-        let faults = Faults::new(move |place| {
+        let faults = FaultPoints::new(move |place| {
             if place == "users.write.asked" {
                 count.send_modify(|asked| *asked += 1);
             }
-            Fault::None
+            InjectedFault::None
         });
         (setup.with_faults(faults).start().await, Asked(asked))
     }

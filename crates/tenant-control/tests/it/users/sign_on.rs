@@ -3,14 +3,14 @@
 use kernel::args;
 use kernel::base::Actor;
 use tenant_control::features::sso::ProviderId;
-use tenant_control::features::users::{SignOn, SignedOn, User, sign_on};
+use tenant_control::features::users::{SignOn, SignOnOutcome, User, sign_on};
 
 use super::*;
 
 /// A provider of the tenant, as far as a user refers to it.
 async fn provider(server: &Server, tenancy: &Tenancy) -> ProviderId {
-    let id = ProviderId::new(&server.app.world);
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+    let id = ProviderId::new(&server.app.env);
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
     let insert = "INSERT INTO sso_providers (tenant_id, id, name, protocol, issuer, client_id, client_secret,
             default_role, role_map, trust_email, enabled, version, created_at, updated_at)
         VALUES ($1, $2, 'Hub', 'oidc', 'https://id.acme.test', 'x', $3, 'viewer', '[]', $4, $5, 1, 1, 1)";
@@ -25,14 +25,14 @@ fn who(provider: ProviderId, subject: &str, email: &str, role: Role) -> SignOn {
     SignOn { provider, subject, email, name, role: Some(role) }
 }
 
-async fn signed_on(server: &Server, tenancy: &Tenancy, who: SignOn) -> SignedOn {
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+async fn signed_on(server: &Server, tenancy: &Tenancy, who: SignOn) -> SignOnOutcome {
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
     db.write(async move |tx| sign_on(tx, who).await).await.expect("signing on ends somehow")
 }
 
 async fn welcome(server: &Server, tenancy: &Tenancy, who: SignOn) -> User {
     match signed_on(server, tenancy, who).await {
-        SignedOn::Welcome { user, .. } => *user,
+        SignOnOutcome::SignedIn { user, .. } => *user,
         other => panic!("{other:?}"),
     }
 }
@@ -97,7 +97,7 @@ over_http! {
         assert_eq!(told[0]["data"]["changes"], json!({"identities": {"from": [], "to": to}}));
         for stranger in [who(hub, "2", "ann@acme.test", Role::Admin), who(other, "1", "ann@acme.test", Role::Admin)] {
             let refused = signed_on(&server, &acme, stranger).await;
-            assert!(matches!(refused, SignedOn::OtherIdentity), "{refused:?}");
+            assert!(matches!(refused, SignOnOutcome::OtherIdentity), "{refused:?}");
         }
         shown(&server, &acme, &linked).await;
     }
@@ -111,7 +111,7 @@ over_http! {
             let before = read(&server, &acme.admin, &ann).await;
             server.advance(1_000);
             let refused = signed_on(&server, &acme, who(hub, "1", "ann@acme.test", Role::Admin)).await;
-            assert!(matches!(refused, SignedOn::Disabled), "{refused:?}");
+            assert!(matches!(refused, SignOnOutcome::Disabled), "{refused:?}");
             assert_eq!(read(&server, &acme.admin, &ann).await, before, "nothing was written");
             put(&server, &acme.admin, &ann, &but(&ann, "status", "active")).await.is(200);
             welcome(&server, &acme, who(hub, "1", "ann@acme.test", Role::Viewer)).await;
@@ -128,7 +128,7 @@ over_http! {
         let cookie = operator(&server, &acme).await;
         let op = me(&server, &cookie).await;
         let refused = signed_on(&server, &acme, who(hub, "2", op["email"].as_str().unwrap(), Role::Viewer)).await;
-        assert!(matches!(refused, SignedOn::OtherIdentity), "an address is no way into the office: {refused:?}");
+        assert!(matches!(refused, SignOnOutcome::OtherIdentity), "an address is no way into the office: {refused:?}");
         make(&server, &acme, "other@acme.test", "admin").await;
         let demoted = welcome(&server, &acme, who(hub, "1", email, Role::Viewer)).await;
         assert_eq!(demoted.role, Role::Viewer);

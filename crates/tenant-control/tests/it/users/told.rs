@@ -83,7 +83,7 @@ over_http! {
         server.advance(1_000);
         let id: UserId = id_of(&ann).parse().unwrap();
         let token = create_signin_link(&server.app.store, acme.tenant.id, id).await.unwrap();
-        server.redeem(&format!("/signin?token={}", token.reveal())).await.is(303);
+        server.redeem(&format!("/signin?token={}", token.expose_secret())).await.is(303);
         let seen = read(&server, &acme.admin, &ann).await;
         let mut wanted = ann.clone();
         wanted["last_signed_in_at"] = json!(server.now().to_string());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kernel::jobs::lanes;
-use kernel::outbound::Names;
+use kernel::outbound::NameSource;
 use serde_json::json;
 use tenant_control::features::webhooks::WEBHOOK_LANE;
 
@@ -24,7 +24,7 @@ async fn open_with_names(mut setup: Setup) -> Server {
         std::thread::sleep(Duration::from_millis(5));
         vec![IpAddr::from([127, 0, 0, 1])]
     };
-    setup.settings.outbound.names = Names::Table(Arc::new(look_up));
+    setup.settings.outbound.names = NameSource::Table(Arc::new(look_up));
     setup.sending.timeout = ATTEMPT;
     open(setup).await
 }
@@ -95,7 +95,7 @@ over_http! {
         receiver.on("/hook", [Behaviour::Answer(204), Behaviour::Hold(first), Behaviour::Hold(rest)]);
         let tried = receiver.count();
         let sender = server.sender.clone();
-        let due = lanes::next_due(&server.app.store, WEBHOOK_LANE).await.unwrap().unwrap();
+        let due = lanes::find_next_due(&server.app.store, WEBHOOK_LANE).await.unwrap().unwrap();
         server.advance(due.as_millis() - server.now().as_millis());
         let sending = tokio::spawn(async move { sender.run_due().await });
         receiver.wait_for_on("/hook", tried + 2).await;

@@ -89,7 +89,7 @@ over_http! {
             publish_one(&server, &acme, "rec_1").await;
             run(&server).await;
             let record = look(&server, &acme, &hook).await;
-            if server.now() < start.plus(5 * DAY_MS) {
+            if server.now() < start.plus_ms(5 * DAY_MS) {
                 assert_eq!(record["status"], "enabled", "after {hour} hours");
             }
             if record["status"] != "enabled" {

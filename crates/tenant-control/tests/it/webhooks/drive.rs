@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kernel::base::{Actor, DAY_MS, Timestamp};
-use kernel::events::{self, EventKind, Published};
+use kernel::events::{self, EventKind, PublishedEvent};
 use kernel::jobs::lanes;
 use serde_json::{Value, json};
 use tenant_control::features::webhooks::WEBHOOK_LANE;
@@ -27,9 +27,9 @@ pub async fn open_in_real_time(setup: Setup) -> Server {
 }
 
 /// Publishes events of these records in one transaction, in this order.
-pub async fn publish(server: &Server, tenancy: &Tenancy, records: &[&str]) -> Vec<Published> {
+pub async fn publish(server: &Server, tenancy: &Tenancy, records: &[&str]) -> Vec<PublishedEvent> {
     let records: Vec<String> = records.iter().map(|&record| record.to_owned()).collect();
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
     db.write(async move |tx| {
         let mut published = Vec::with_capacity(records.len());
         for record in &records {
@@ -42,12 +42,12 @@ pub async fn publish(server: &Server, tenancy: &Tenancy, records: &[&str]) -> Ve
 }
 
 /// Publishes an event of one record.
-pub async fn publish_one(server: &Server, tenancy: &Tenancy, record: &str) -> Published {
+pub async fn publish_one(server: &Server, tenancy: &Tenancy, record: &str) -> PublishedEvent {
     publish(server, tenancy, &[record]).await[0]
 }
 
 /// Publishes so many events, each of a record of its own.
-pub async fn publish_many(server: &Server, tenancy: &Tenancy, count: usize) -> Vec<Published> {
+pub async fn publish_many(server: &Server, tenancy: &Tenancy, count: usize) -> Vec<PublishedEvent> {
     let records: Vec<String> = (0..count).map(|number| format!("rec_{number}")).collect();
     publish(server, tenancy, &records.iter().map(String::as_str).collect::<Vec<_>>()).await
 }
@@ -105,7 +105,7 @@ pub async fn log(server: &Server, tenancy: &Tenancy, hook: &Value) -> Vec<Value>
 }
 
 /// The delivery of one event to an endpoint.
-pub async fn delivery(server: &Server, tenancy: &Tenancy, hook: &Value, event: &Published) -> Value {
+pub async fn delivery(server: &Server, tenancy: &Tenancy, hook: &Value, event: &PublishedEvent) -> Value {
     let target = format!("{DELIVERIES}?webhook_id={}&event_id={}", id(hook), event.id);
     let page = server.get(target).cookie(&tenancy.admin).await.ok(200);
     let found = page["data"].as_array().expect("deliveries");
@@ -140,7 +140,7 @@ pub async fn run(server: &Server) {
 
 /// Goes on to when something is due next, if anything ever is, and sends it.
 pub async fn run_next(server: &Server) -> Option<Timestamp> {
-    let due = lanes::next_due(&server.app.store, WEBHOOK_LANE).await.expect("the lanes")?;
+    let due = lanes::find_next_due(&server.app.store, WEBHOOK_LANE).await.expect("the lanes")?;
     advance_to(server, due);
     run(server).await;
     Some(due)
@@ -148,8 +148,8 @@ pub async fn run_next(server: &Server) -> Option<Timestamp> {
 
 /// Lets time pass, sending whatever comes due on the way.
 pub async fn run_for(server: &Server, ms: i64) {
-    let end = server.now().plus(ms);
-    while let Some(due) = lanes::next_due(&server.app.store, WEBHOOK_LANE).await.expect("the lanes") {
+    let end = server.now().plus_ms(ms);
+    while let Some(due) = lanes::find_next_due(&server.app.store, WEBHOOK_LANE).await.expect("the lanes") {
         if due > end {
             break;
         }

@@ -161,7 +161,7 @@ over_http! {
         let next = read(&server, &acme.admin, 50, Some(cursor(&page))).await.ok(200);
         assert_eq!(events(&next).len(), 2);
         server.advance(1);
-        kernel::jobs::clean(&server.app, &features::install().retention).await.unwrap();
+        kernel::jobs::delete_expired(&server.app, &features::install().retention).await.unwrap();
         let refused = read(&server, &acme.admin, 50, Some(cursor(&page))).await.problem("invalid_cursor");
         assert!(refused["detail"].as_str().unwrap().contains("kept"), "{refused}");
         let anew = read(&server, &acme.admin, 50, None).await.ok(200);
@@ -190,12 +190,12 @@ over_http! {
         let behind = read(&server, &acme.admin, 5, None).await.ok(200);
         let ahead = read(&server, &acme.admin, 15, None).await.ok(200);
         server.advance(DAY_MS + 1);
-        kernel::jobs::clean(&server.app, &features::install().retention).await.unwrap();
+        kernel::jobs::delete_expired(&server.app, &features::install().retention).await.unwrap();
         read(&server, &acme.admin, 5, Some(cursor(&behind))).await.problem("invalid_cursor");
         let rest = read(&server, &acme.admin, 50, Some(cursor(&ahead))).await.ok(200);
         assert_eq!(events(&rest).len(), 5, "this one has missed nothing");
         let first = events(&rest)[0]["timestamp"].as_str().and_then(Timestamp::parse);
-        assert_eq!(first, Some(start.plus(10 * DAY_MS)));
+        assert_eq!(first, Some(start.plus_ms(10 * DAY_MS)));
     }
 }
 
@@ -241,7 +241,7 @@ over_http! {
 over_http! {
     async fn a_page_of_large_events_is_cut_and_goes_on(server: Server) {
         let acme = server.tenant("acme").await;
-        let db = server.app.store.tenant_for_test(acme.tenant.id, kernel::base::Actor::system());
+        let db = server.app.store.tenant_for_test(acme.tenant.id, kernel::base::Actor::for_system());
         db.write(async |tx| {
             for number in 0..40 {
                 let data = json!({"id": number, "text": "x".repeat(200 << 10)});
@@ -266,7 +266,7 @@ over_http! {
 
     async fn long_and_short_events_come_in_their_order_and_whole(server: Server) {
         let acme = server.tenant("acme").await;
-        let db = server.app.store.tenant_for_test(acme.tenant.id, kernel::base::Actor::system());
+        let db = server.app.store.tenant_for_test(acme.tenant.id, kernel::base::Actor::for_system());
         let sizes: Vec<usize> = [1, 4_000, 5_000, 100_000, 10, 250_000].into_iter().cycle().take(30).collect();
         let written = sizes.clone();
         db.write(async move |tx| {

@@ -30,13 +30,13 @@ fn count(page: &Value) -> usize {
 
 /// Lets so many numbers of the tenant's writes pass without an event.
 async fn pass_over(server: &Server, tenancy: &Tenancy, numbers: i64) {
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
     db.write(async move |tx| tx.exec(PASS_OVER, args![numbers]).await).await.unwrap();
 }
 
 /// Events that the reader does not want, more than one request passes over.
 async fn publish_far_apart(server: &Server, tenancy: &Tenancy) {
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
     db.write(async |tx| {
         for number in 0..FAR_APART {
             tx.exec(PASS_OVER, args![APART]).await?;
@@ -49,7 +49,7 @@ async fn publish_far_apart(server: &Server, tenancy: &Tenancy) {
 }
 
 async fn clean(server: &Server) {
-    kernel::jobs::clean(&server.app, &features::install().retention).await.unwrap();
+    kernel::jobs::delete_expired(&server.app, &features::install().retention).await.unwrap();
 }
 
 over_http! {

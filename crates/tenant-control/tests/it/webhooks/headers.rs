@@ -54,12 +54,12 @@ async fn stored(server: &Server) -> Vec<(&'static str, Vec<u8>)> {
     let db = server.app.store.system(Purpose::Cli);
     let mut found = Vec::new();
     for sql in TEXTS {
-        let rows: Vec<String> = db.select(&Select::system(sql).limit(1_000)).await.unwrap();
+        let rows: Vec<String> = db.select(&Select::for_system(sql).limit(1_000)).await.unwrap();
         assert!(!rows.is_empty(), "nothing to look at: {sql}");
         found.extend(rows.into_iter().map(|text| (sql, text.into_bytes())));
     }
     for sql in BYTES {
-        let rows: Vec<Vec<u8>> = db.select(&Select::system(sql).limit(1_000)).await.unwrap();
+        let rows: Vec<Vec<u8>> = db.select(&Select::for_system(sql).limit(1_000)).await.unwrap();
         assert!(!rows.is_empty(), "nothing to look at: {sql}");
         found.extend(rows.into_iter().map(|bytes| (sql, bytes)));
     }

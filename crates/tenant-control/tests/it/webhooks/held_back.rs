@@ -26,7 +26,7 @@ over_http! {
             let asked = receiver.count_on(path);
             assert!(asked <= AT_ONCE, "{asked}");
             let record = look(&server, &acme, &hook).await;
-            assert_eq!(record["backlog"]["paused_until"], asked_at.plus(60 * SECOND_MS).to_string(), "{record}");
+            assert_eq!(record["backlog"]["paused_until"], asked_at.plus_ms(60 * SECOND_MS).to_string(), "{record}");
             assert_eq!(record["backlog"]["paused_reason"], "retry_after");
             let waiting = log(&server, &acme, &hook).await;
             let untried = waiting.iter().filter(|delivery| delivery["attempts"] == json!([]));
@@ -65,7 +65,7 @@ over_http! {
             let asked = receiver.count_on(path);
             assert!(asked <= AT_ONCE, "{asked}");
             let record = look(&server, &acme, &hook).await;
-            assert_eq!(record["backlog"]["paused_until"], asked_at.plus(60 * SECOND_MS).to_string(), "{record}");
+            assert_eq!(record["backlog"]["paused_until"], asked_at.plus_ms(60 * SECOND_MS).to_string(), "{record}");
             assert_eq!(record["backlog"]["paused_reason"], "retry_after");
             let noted = log(&server, &acme, &hook).await;
             let tried: Vec<_> = noted.iter().filter(|delivery| delivery["attempts"] != json!([])).collect();
@@ -96,7 +96,7 @@ over_http! {
         publish_many(&server, &acme, 3).await;
         run(&server).await;
         let record = look(&server, &acme, &long).await;
-        assert_eq!(record["backlog"]["paused_until"], server.now().plus(DAY_MS).to_string(), "{record}");
+        assert_eq!(record["backlog"]["paused_until"], server.now().plus_ms(DAY_MS).to_string(), "{record}");
         assert_eq!(look(&server, &acme, &other).await["backlog"]["pending"], 1, "that one delivery waits alone");
         run_for(&server, DAY_MS - 1).await;
         assert_eq!((receiver.count_on("/long"), receiver.count_on("/other")), (1, 4));

@@ -42,7 +42,7 @@ fn behaviour(path: &str, nth: usize, id: &str) -> Behaviour {
 }
 
 async fn publish(server: &Server, tenant: TenantId, count: usize) {
-    let db = server.app.store.tenant_for_test(tenant, Actor::system());
+    let db = server.app.store.tenant_for_test(tenant, Actor::for_system());
     for start in (0..count).step_by(10) {
         db.write(async move |tx| {
             for number in start..(start + 10).min(count) {
@@ -117,8 +117,8 @@ over_http! {
         let recovering = "SELECT COUNT(*) FROM webhook_recoveries WHERE finished_at IS NULL";
         until("everything is sent", WAIT_MAX, async || {
             most = most.max(resident_bytes());
-            let count: i64 = server.app.store.system(kernel::store::Purpose::Cli).one(unfinished, kernel::args![]).await.unwrap();
-            let recovering: i64 = server.app.store.system(kernel::store::Purpose::Cli).one(recovering, kernel::args![]).await.unwrap();
+            let count: i64 = server.app.store.system(kernel::store::Purpose::Cli).get_one(unfinished, kernel::args![]).await.unwrap();
+            let recovering: i64 = server.app.store.system(kernel::store::Purpose::Cli).get_one(recovering, kernel::args![]).await.unwrap();
             let count = count + recovering;
             if count > 100 {
                 tokio::time::sleep(Duration::from_millis(200)).await;

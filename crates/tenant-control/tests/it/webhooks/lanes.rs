@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use kernel::base::{Clock, SECOND_MS, World};
-use kernel::jobs::lanes::{self, LEASE_MS, Lane};
+use kernel::base::{Env, SECOND_MS, WallClock};
+use kernel::jobs::lanes::{self, LEASE_MS, LeasedLane};
 use serde_json::json;
 use tenant_control::features::webhooks::WEBHOOK_LANE;
-use tenant_control::features::webhooks::sender::{self, Sender};
+use tenant_control::features::webhooks::sender::{self, WebhookSender};
 use tokio::sync::oneshot;
 
 use super::drive::{change, delivery, hook, patient, publish_many, publish_one, run, tally};
@@ -15,18 +15,18 @@ use super::wakes::hold_open;
 use crate::support::receiver::{Behaviour, Gate, Receiver};
 use crate::support::{Server, Setup, over_http};
 
-async fn lease(server: &Server) -> Vec<Lane> {
-    lanes::lease_due(&server.app, WEBHOOK_LANE, 64).await.expect("leases")
+async fn lease(server: &Server) -> Vec<LeasedLane> {
+    lanes::lease_due_lanes(&server.app, WEBHOOK_LANE, 64).await.expect("leases")
 }
 
-async fn holds(lane: &Lane) -> bool {
+async fn holds(lane: &LeasedLane) -> bool {
     let held = lane.clone();
-    lane.db().write(async move |tx| held.hold(tx).await).await.expect("an answer")
+    lane.db().write(async move |tx| held.extend_lease(tx).await).await.expect("an answer")
 }
 
 /// Another node of the same service, as far as sending goes.
-fn another_sender(server: &Server) -> Sender {
-    Sender::new(server.app.clone(), sender::Settings::default())
+fn another_sender(server: &Server) -> WebhookSender {
+    WebhookSender::new(server.app.clone(), sender::SenderSettings::default())
 }
 
 over_http! {
@@ -76,7 +76,7 @@ over_http! {
         assert!(!holds(&old).await);
         assert!(holds(&new).await);
         let released = old.clone();
-        let given_back = old.db().write(async move |tx| released.release(tx, None, None).await).await.unwrap();
+        let given_back = old.db().write(async move |tx| released.release_lease(tx, None, None).await).await.unwrap();
         assert!(!given_back && lease(&server).await.is_empty(), "the new one still has it");
         assert!(holds(&new).await);
     }
@@ -152,7 +152,7 @@ over_http! {
     }
 }
 
-async fn at_once(server: &Server, other: &Sender) {
+async fn at_once(server: &Server, other: &WebhookSender) {
     let receiver = Receiver::start().await;
     for tenant in ["acme", "globex", "initech"] {
         let tenancy = server.tenant(tenant).await;
@@ -223,9 +223,10 @@ async fn a_lane_that_is_locked_keeps_no_other_waiting() {
     hook(&server, &globex, &receiver.url("/globex"), &json!({})).await;
     publish_one(&server, &acme, "rec_1").await;
     publish_one(&server, &globex, "rec_1").await;
-    let holding =
-        hold_open(&server, &acme, async move |tx| lanes::wake(tx, WEBHOOK_LANE, locked["id"].as_str().unwrap()).await)
-            .await;
+    let holding = hold_open(&server, &acme, async move |tx| {
+        lanes::wake_lane(tx, WEBHOOK_LANE, locked["id"].as_str().unwrap()).await
+    })
+    .await;
     run(&server).await;
     assert_eq!((receiver.count_on("/acme"), receiver.count_on("/globex")), (0, 1));
     holding.commit().await;
@@ -241,7 +242,7 @@ async fn nodes_whose_clocks_differ_ask_a_slow_receiver_once() {
     let server = open(Setup::postgres().await.in_real_time()).await;
     let acme = server.tenant("acme").await;
     for (number, apart_ms) in [CLOCKS_APART_MS, -CLOCKS_APART_MS].into_iter().enumerate() {
-        let world = World { clock: Clock::Wrong(apart_ms), ..World::default() };
+        let world = Env { clock: WallClock::Skewed(apart_ms), ..Env::default() };
         let other = server.second_node_with(world).await;
         let ahead_ms = kernel::jobs::compare_clocks(&other.app).await.unwrap();
         assert!((ahead_ms - apart_ms).abs() < SECOND_MS, "it is told by how much: {ahead_ms}");

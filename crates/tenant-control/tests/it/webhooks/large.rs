@@ -68,7 +68,7 @@ over_http! {
         let acme = server.tenant("acme").await;
         let receiver = Receiver::start().await;
         hook(&server, &acme, &receiver.url("/hook"), &json!({})).await;
-        let db = server.app.store.tenant_for_test(acme.tenant.id, kernel::base::Actor::system());
+        let db = server.app.store.tenant_for_test(acme.tenant.id, kernel::base::Actor::for_system());
         let record = |items: usize| json!({"id": "rec_1", "name": "N", "items": vec![json!({"k": "v".repeat(100)}); items]});
         let names: Value = (0..4_000).map(|n| (format!("{n:080}"), json!("v"))).collect::<serde_json::Map<_, _>>().into();
         let records = [record(3), record(4_000), json!({"id": "rec_1", "map": names})];

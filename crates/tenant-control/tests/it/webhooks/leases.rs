@@ -17,7 +17,7 @@ const LIMIT: usize = 8;
 const INSERT: &str = "INSERT INTO lanes (kind, tenant_id, key, token, due_at) VALUES ($1, $2, $3, 0, $4)";
 
 async fn make_lanes(server: &Server, first: usize, count: usize) {
-    make_lanes_of(server, TenantId::new(&server.app.world), first, count).await;
+    make_lanes_of(server, TenantId::new(&server.app.env), first, count).await;
 }
 
 async fn make_lanes_of(server: &Server, tenant: TenantId, first: usize, count: usize) {
@@ -33,7 +33,7 @@ async fn make_lanes_of(server: &Server, tenant: TenantId, first: usize, count: u
 }
 
 async fn lease(server: &Server) -> Vec<String> {
-    let leased = lanes::lease_due(&server.app, KIND, LIMIT).await.expect("leases");
+    let leased = lanes::lease_due_lanes(&server.app, KIND, LIMIT).await.expect("leases");
     leased.into_iter().map(|lane| lane.key).collect()
 }
 
@@ -60,11 +60,11 @@ over_http! {
 
     async fn a_tenant_with_many_lanes_does_not_stand_before_one_with_few(setup: Setup) {
         let server = open(setup).await;
-        let [many, few] = [0; 2].map(|_| TenantId::new(&server.app.world));
+        let [many, few] = [0; 2].map(|_| TenantId::new(&server.app.env));
         make_lanes_of(&server, many, 0, 50).await;
         server.advance(1);
         make_lanes_of(&server, few, 50, 2).await;
-        let leased = lanes::lease_due(&server.app, KIND, 4).await.expect("leases");
+        let leased = lanes::lease_due_lanes(&server.app, KIND, 4).await.expect("leases");
         let whose: Vec<TenantId> = leased.iter().map(|lane| lane.tenant_id).collect();
         assert_eq!(whose, [many, few, many, few], "each in turn, the longest waiting first");
     }

@@ -156,13 +156,13 @@ over_http! {
         for moment in &scene.moments[1..] {
             scene.finds(&format!("since={moment}"), |row| created(row) >= *moment).await;
             scene.finds(&format!("until={moment}"), |row| created(row) < *moment).await;
-            scene.finds(&format!("until={}", moment.plus(-1)), |row| created(row) < *moment).await;
+            scene.finds(&format!("until={}", moment.plus_ms(-1)), |row| created(row) < *moment).await;
         }
-        scene.finds(&format!("since={}", scene.moments[2].plus(1)), |row| created(row) > scene.moments[2]).await;
+        scene.finds(&format!("since={}", scene.moments[2].plus_ms(1)), |row| created(row) > scene.moments[2]).await;
         let (from, to) = (scene.moments[1], scene.moments[3]);
         scene.finds(&format!("since={from}&until={to}"), |row| created(row) >= from && created(row) < to).await;
         // Any offset means the same moment.
-        let zoned = scene.moments[1].plus(60 * MINUTE_MS).to_string().replace('Z', "%2B01:00");
+        let zoned = scene.moments[1].plus_ms(60 * MINUTE_MS).to_string().replace('Z', "%2B01:00");
         scene.finds(&format!("since={zoned}"), |row| created(row) >= scene.moments[1]).await;
         assert_eq!(scene.rows("since=2026-02-01T00:00:00Z").await.len(), 0);
         assert_eq!(scene.rows("until=2026-01-01T00:00:00Z").await.len(), 0);

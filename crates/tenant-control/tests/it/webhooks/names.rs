@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use kernel::base::SECOND_MS;
-use kernel::outbound::Names;
+use kernel::outbound::NameSource;
 use serde_json::{Value, json};
 
 use super::drive::{hook, log, look, patient, publish_many, publish_one, run};
@@ -67,7 +67,7 @@ impl Server {
 
     fn serve(&self, setup: &mut Setup) {
         let server = self.clone();
-        setup.settings.outbound.names = Names::Table(Arc::new(move |name| server.answer(name)));
+        setup.settings.outbound.names = NameSource::Table(Arc::new(move |name| server.answer(name)));
     }
 
     /// Endpoints are saved without waiting; what counts comes after.
@@ -160,7 +160,7 @@ over_http! {
 
     async fn who_is_held_back_for_too_long_is_tried_again_without_having_been_tried(setup: Setup) {
         let mut setup = setup;
-        setup.settings.outbound.name_turn_max = Duration::from_millis(200);
+        setup.settings.outbound.lookup_wait_max = Duration::from_millis(200);
         let silence = Silence::begin(setup).await;
         let Silence { names, server, acme, receiver, healthy, .. } = &silence;
         let noted = async || log(server, acme, healthy).await.remove(0);

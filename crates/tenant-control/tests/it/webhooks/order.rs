@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kernel::base::{DAY_MS, HOUR_MS, SECOND_MS};
-use kernel::events::Published;
+use kernel::events::PublishedEvent;
 use serde_json::{Value, json};
 
 use super::drive::{act, change, delivery, hook, id, patient, publish, publish_one, run, run_for, tally};
@@ -12,13 +12,13 @@ use crate::support::receiver::{Behaviour, Receiver};
 use crate::support::{Server, Tenancy, over_http};
 
 /// Fails these events until the receiver is told otherwise, and takes all others.
-fn refuse(receiver: &Receiver, path: &str, events: &[&Published]) {
+fn refuse(receiver: &Receiver, path: &str, events: &[&PublishedEvent]) {
     let refused: Vec<String> = events.iter().map(|event| event.id.to_string()).collect();
     receiver.on_each(path, move |_, id| Behaviour::Answer(if refused.iter().any(|one| one == id) { 503 } else { 204 }));
 }
 
 /// The events in the order in which they were first taken, by their place in `events`.
-fn taken(receiver: &Receiver, path: &str, events: &[Published]) -> Vec<usize> {
+fn taken(receiver: &Receiver, path: &str, events: &[PublishedEvent]) -> Vec<usize> {
     let acknowledged = receiver.acknowledged(path);
     let mut seen: Vec<usize> = Vec::new();
     // A refused one comes again, so its last request is the one that was taken.
@@ -33,7 +33,7 @@ fn taken(receiver: &Receiver, path: &str, events: &[Published]) -> Vec<usize> {
     seen
 }
 
-async fn waiting_for(server: &Server, tenancy: &Tenancy, hook: &Value, event: &Published) -> Value {
+async fn waiting_for(server: &Server, tenancy: &Tenancy, hook: &Value, event: &PublishedEvent) -> Value {
     delivery(server, tenancy, hook, event).await["waiting_for"].clone()
 }
 
@@ -68,7 +68,7 @@ over_http! {
         refuse(&receiver, "/ordered", &[]);
         refuse(&receiver, "/loose", &[]);
         run_for(&server, DAY_MS).await;
-        let all: Vec<Published> = [events[0], events[1], events[3], later].to_vec();
+        let all: Vec<PublishedEvent> = [events[0], events[1], events[3], later].to_vec();
         assert_eq!(taken(&receiver, "/ordered", &all), [0, 1, 2, 3]);
         assert_eq!(tally(&server, &acme, &ordered).await["succeeded"], 7);
         assert_eq!(tally(&server, &acme, &loose).await["succeeded"], 7);
@@ -97,7 +97,7 @@ over_http! {
         // Every third attempt fails.
         receiver.on_each("/hook", |nth, _| Behaviour::Answer(if nth % 3 == 1 { 500 } else { 200 }));
         hook(&server, &acme, &receiver.url("/hook"), &json!({"ordered": true})).await;
-        let mut events: Vec<(&str, Published)> = Vec::new();
+        let mut events: Vec<(&str, PublishedEvent)> = Vec::new();
         for _ in 0..5 {
             let records = ["a", "b", "a", "c", "b", "a", "c", "c"];
             events.extend(records.into_iter().zip(publish(&server, &acme, &records).await));
@@ -106,7 +106,7 @@ over_http! {
         run_for(&server, 10 * DAY_MS).await;
         for record in ["a", "b", "c"] {
             let own = events.iter().filter(|(name, _)| *name == record);
-            let own: Vec<Published> = own.map(|(_, event)| *event).collect();
+            let own: Vec<PublishedEvent> = own.map(|(_, event)| *event).collect();
             assert_eq!(taken(&receiver, "/hook", &own), (0..own.len()).collect::<Vec<_>>(), "{record}");
         }
     }
@@ -164,7 +164,7 @@ over_http! {
         assert_eq!(tally(&server, &acme, &hook).await["succeeded"], events.len());
         for record in ["rec_0", "rec_1", "rec_99", "rec_199"] {
             let own = records.iter().zip(&events).filter(|(name, _)| **name == record);
-            let own: Vec<Published> = own.map(|(_, event)| *event).collect();
+            let own: Vec<PublishedEvent> = own.map(|(_, event)| *event).collect();
             assert_eq!(taken(&receiver, "/hook", &own), [0, 1, 2], "{record}");
         }
     }
@@ -266,7 +266,7 @@ over_http! {
         let mut events = publish(&server, &acme, &["a", "b", "a"]).await;
         change(&server, &acme, &hook, &json!({"enabled": true})).await;
         events.push(publish_one(&server, &acme, "a").await);
-        let all: Vec<&Published> = events.iter().collect();
+        let all: Vec<&PublishedEvent> = events.iter().collect();
         refuse(&receiver, "/hook", &all);
         run(&server).await;
         let body = json!({"action": "recover", "webhook_id": id(&hook), "since": "2026-01-01T00:00:00Z"});

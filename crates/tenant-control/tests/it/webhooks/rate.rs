@@ -37,7 +37,7 @@ over_http! {
             let start = server.now();
             publish_many(&server, &acme, count).await;
             run(&server).await;
-            let arrivals = arrivals(&server, &receiver, start.plus(3_600 * SECOND_MS)).await;
+            let arrivals = arrivals(&server, &receiver, start.plus_ms(3_600 * SECOND_MS)).await;
             assert_eq!(arrivals.len(), count);
             keeps(&arrivals, rate);
             let took = arrivals[count - 1] - start.as_millis();
@@ -105,6 +105,6 @@ over_http! {
         let start = server.now();
         publish_many(&server, &acme, 30).await;
         run(&server).await;
-        keeps(&arrivals(&server, &receiver, start.plus(30 * SECOND_MS)).await, 3);
+        keeps(&arrivals(&server, &receiver, start.plus_ms(30 * SECOND_MS)).await, 3);
     }
 }

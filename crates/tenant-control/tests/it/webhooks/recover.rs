@@ -1,7 +1,7 @@
 //! Recovery: every matching event of a window without a success is sent, a few at a time.
 
 use kernel::base::{Actor, DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
-use kernel::events::{self, EventKind, Published};
+use kernel::events::{self, EventKind, PublishedEvent};
 use serde_json::{Value, json};
 
 use super::drive::{
@@ -18,7 +18,7 @@ async fn ask(server: &Server, tenancy: &Tenancy, hook: &Value, since: Timestamp,
     act(server, tenancy, &body).await
 }
 
-fn ids(events: &[Published]) -> Vec<String> {
+fn ids(events: &[PublishedEvent]) -> Vec<String> {
     let mut ids: Vec<String> = events.iter().map(|event| event.id.to_string()).collect();
     ids.sort();
     ids
@@ -193,7 +193,7 @@ over_http! {
         ask(&server, &acme, &hook, now, None).await.problem("conflict");
         ask(&server, &globex, &hook, now, None).await.problem("not_found");
         assert_eq!(ask(&server, &acme, &hook, now, Some(now)).await.pointers(), ["/until"]);
-        assert_eq!(ask(&server, &acme, &hook, now, Some(now.plus(-1))).await.pointers(), ["/until"]);
+        assert_eq!(ask(&server, &acme, &hook, now, Some(now.plus_ms(-1))).await.pointers(), ["/until"]);
         let nothing = json!({"action": "recover"});
         assert_eq!(act(&server, &acme, &nothing).await.pointers(), ["/webhook_id", "/since"]);
         change(&server, &acme, &hook, &json!({"enabled": true})).await;
@@ -269,7 +269,7 @@ over_http! {
         let receiver = Receiver::start().await;
         let start = server.now();
         publish_many(&server, &acme, 450).await;
-        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
         let ticket: EventKind<Value> = EventKind::new("ticket.created", "A ticket.");
         db.write(async move |tx| events::publish(tx, &ticket, "tkt_1", &json!({"id": "tkt_1"})).await).await.unwrap();
         let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({"events": ["ticket.created"]})).await;

@@ -104,7 +104,7 @@ over_http! {
         let pointers = act(&server, &acme, &json!({"action": "resend"})).await.pointers();
         assert_eq!(pointers, ["/delivery_id"]);
         server.advance(31 * DAY_MS);
-        jobs::clean(&server.app, &features::install().retention).await.unwrap();
+        jobs::delete_expired(&server.app, &features::install().retention).await.unwrap();
         let refused = act(&server, &acme, &body).await.problem("conflict");
         assert!(refused["detail"].as_str().unwrap().contains("payload"), "{refused}");
         assert_eq!(receiver.count(), 1);

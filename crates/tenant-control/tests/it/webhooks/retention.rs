@@ -1,7 +1,7 @@
 //! Events are kept for 30 days and the log of deliveries for 90, and then they are gone.
 
 use kernel::base::DAY_MS;
-use kernel::store::{Engine, Purpose};
+use kernel::store::{DatabaseEngine, Purpose};
 use serde_json::json;
 use tenant_control::features;
 use tenant_control::features::webhooks::{deliveries, jobs};
@@ -16,7 +16,7 @@ const ATTEMPTS: &str = "SELECT COUNT(*) FROM delivery_attempts";
 const ENDPOINTS: &str = "SELECT COUNT(*) FROM webhooks";
 
 async fn count(server: &Server, sql: &'static str) -> i64 {
-    server.app.store.system(Purpose::Cli).one(sql, kernel::args![]).await.expect("a count")
+    server.app.store.system(Purpose::Cli).get_one(sql, kernel::args![]).await.expect("a count")
 }
 
 /// As long as the log is kept where the operator says nothing.
@@ -27,19 +27,19 @@ async fn clean(server: &Server) {
 }
 
 async fn clean_log(server: &Server, kept_ms: i64) {
-    kernel::jobs::clean(&server.app, &features::install().retention).await.expect("cleaning");
-    jobs::clean(&server.app, kept_ms).await.expect("cleaning of deliveries");
+    kernel::jobs::delete_expired(&server.app, &features::install().retention).await.expect("cleaning");
+    jobs::clean_deliveries(&server.app, kept_ms).await.expect("cleaning of deliveries");
 }
 
 /// From now on rows of this tenant cannot be deleted from a table.
 async fn refuse_deletes(server: &Server, table: &str, tenancy: &Tenancy) {
     let tenant = tenancy.tenant.id;
     let statements = match server.app.store.engine() {
-        Engine::Sqlite => vec![format!(
+        DatabaseEngine::Sqlite => vec![format!(
             "CREATE TRIGGER refuse BEFORE DELETE ON {table} WHEN OLD.tenant_id = '{tenant}'
              BEGIN SELECT RAISE(ABORT, 'refused'); END"
         )],
-        Engine::Postgres => vec![
+        DatabaseEngine::Postgres => vec![
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''refused''; END'"
                 .to_owned(),
             format!(
@@ -115,9 +115,9 @@ over_http! {
             hook(&server, tenancy, &receiver.url("/hook"), &json!({})).await;
             publish_many(&server, tenancy, 5).await;
         }
-        let waiting = async |max: i64| deliveries::store::waiting(&server.app.store.system(Purpose::Jobs), max).await.unwrap();
+        let waiting = async |max: i64| deliveries::store::count_waiting(&server.app.store.system(Purpose::Jobs), max).await.unwrap();
         assert_eq!((waiting(20).await, waiting(7).await), (10, 7));
-        jobs::measure(&server.app).await.unwrap();
+        jobs::measure_queue(&server.app).await.unwrap();
         run(&server).await;
         assert_eq!(waiting(20).await, 0);
     }
@@ -134,7 +134,7 @@ over_http! {
         run(&server).await;
         server.advance(91 * DAY_MS);
         refuse_deletes(&server, "deliveries", &tenants[0]).await;
-        let failed = jobs::clean(&server.app, KEPT_MS).await;
+        let failed = jobs::clean_deliveries(&server.app, KEPT_MS).await;
         assert!(failed.is_err(), "it is reported");
         assert_eq!(count(&server, DELIVERIES).await, 1, "the others are cleaned");
     }
@@ -146,7 +146,7 @@ over_http! {
         refuse_deletes(&server, "sessions", &acme).await;
         // Longer than the sessions of these tests last.
         server.advance(1_002 * DAY_MS);
-        assert!(kernel::jobs::clean(&server.app, &features::install().retention).await.is_err(), "it is reported");
+        assert!(kernel::jobs::delete_expired(&server.app, &features::install().retention).await.is_err(), "it is reported");
         assert_eq!(count(&server, EVENTS).await, 0);
     }
 
@@ -173,9 +173,9 @@ over_http! {
         assert_eq!(log(&server, &acme, &hook).await.len(), 600);
         server.advance(90 * DAY_MS + 1);
         // A round that is interrupted after its first step.
-        let before = server.now().plus(-90 * DAY_MS);
-        let db = server.app.store.tenant_for_test(acme.tenant.id, kernel::base::Actor::system());
-        let more = db.write(async move |tx| deliveries::store::clean(tx, before).await).await.unwrap();
+        let before = server.now().plus_ms(-90 * DAY_MS);
+        let db = server.app.store.tenant_for_test(acme.tenant.id, kernel::base::Actor::for_system());
+        let more = db.write(async move |tx| deliveries::store::clean_deliveries(tx, before).await).await.unwrap();
         assert!(more, "600 are more than a step");
         clean(&server).await;
         assert_eq!((count(&server, DELIVERIES).await, count(&server, ENDPOINTS).await), (0, 0));

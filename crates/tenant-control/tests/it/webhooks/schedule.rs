@@ -145,7 +145,7 @@ over_http! {
         publish_one(&server, &acme, "rec_1").await;
         run(&server).await;
         let before = server.now();
-        assert_eq!(run_next(&server).await, Some(before.plus(2 * HOUR_MS)));
+        assert_eq!(run_next(&server).await, Some(before.plus_ms(2 * HOUR_MS)));
         assert_eq!(receiver.count(), 2);
     }
 

@@ -3,8 +3,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use kernel::base::seal::{Binding, Sealed, SealedColumn};
-use kernel::base::{DAY_MS, HOUR_MS, Secrets, TenantId, World, hmac_sha256};
+use kernel::base::seal::{SealBinding, SealedColumn, SealedValue};
+use kernel::base::{DAY_MS, Env, HOUR_MS, Secrets, TenantId, hmac_sha256};
 use tenant_control::features::webhooks::store::{SEALED_HEADERS, SEALED_SECRETS};
 use tenant_control::features::webhooks::{Webhook, WebhookId};
 
@@ -243,7 +243,7 @@ fn forgeries(case: &Case) -> Vec<Case> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_packages_that_receivers_use_accept_what_is_sent_and_nothing_else() {
     let server = open(Setup::sqlite().await).await;
-    server.advance(World::default().now().as_millis() - server.now().as_millis());
+    server.advance(Env::default().now().as_millis() - server.now().as_millis());
     let scene = Scene::on(server).await;
     let one_secret = Case::of(&scene.secret(), &scene.deliver().await);
     let new = scene.rotate(json!({})).await;
@@ -269,15 +269,15 @@ async fn the_packages_that_receivers_use_accept_what_is_sent_and_nothing_else() 
 /// The places are part of what is stored: they can never be others.
 #[test]
 fn what_an_earlier_release_has_sealed_opens() {
-    let world = World::default();
-    let secrets = Secrets::parse(&Secrets::generate(&world.chance).unwrap()).unwrap();
+    let world = Env::default();
+    let secrets = Secrets::parse(&Secrets::generate_text(&world.random).unwrap()).unwrap();
     let (tenant, webhook) = (TenantId::new(&world), WebhookId::new(&world));
     let columns: [(&str, &SealedColumn<Webhook>); 2] =
         [("webhook_secrets", &SEALED_SECRETS), ("webhooks", &SEALED_HEADERS)];
     for (table, column) in columns {
         let (tenant_text, record) = (tenant.to_string(), webhook.to_string());
-        let binding = Binding { tenant: &tenant_text, table, record: &record, version: 2 };
-        let stored = Sealed::from(secrets.seal(&world.chance, binding, b"value").unwrap());
-        assert_eq!(column.cell(tenant, webhook, 2).open(&secrets, &stored).unwrap(), b"value");
+        let binding = SealBinding { tenant: &tenant_text, table, record: &record, version: 2 };
+        let stored = SealedValue::from(secrets.seal_value(&world.random, binding, b"value").unwrap());
+        assert_eq!(column.cell_for(tenant, webhook, 2).open(&secrets, &stored).unwrap(), b"value");
     }
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kernel::outbound::Names;
+use kernel::outbound::NameSource;
 
 use super::create::{count, create, id_of, input, input_with, one, read, trail, without_secret};
 use super::*;
@@ -82,7 +82,7 @@ fn named(mut setup: Setup) -> Setup {
         let outside = (name == "outside.example").then_some("93.184.215.14");
         addresses.iter().copied().chain(outside).map(|address| address.parse().unwrap()).collect()
     };
-    setup.settings.outbound.names = Names::Table(Arc::new(table));
+    setup.settings.outbound.names = NameSource::Table(Arc::new(table));
     setup
 }
 
@@ -200,7 +200,7 @@ over_http! {
         let table = move |_: &str| -> Vec<IpAddr> {
             vec![if asked.load(Ordering::SeqCst) { [127, 0, 0, 1].into() } else { [93, 184, 215, 14].into() }]
         };
-        setup.settings.outbound.names = Names::Table(Arc::new(table));
+        setup.settings.outbound.names = NameSource::Table(Arc::new(table));
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         let receiver = Receiver::start().await;
@@ -230,7 +230,7 @@ over_http! {
             let address = if moved.load(Ordering::Relaxed) { "10.0.0.1" } else { "8.8.8.8" };
             vec![address.parse().unwrap()]
         };
-        setup.settings.outbound.names = Names::Table(Arc::new(address));
+        setup.settings.outbound.names = NameSource::Table(Arc::new(address));
         let server = setup.start().await;
         let acme = server.tenant("acme").await;
         let body = json!({"name": "Hook", "url": "https://hooks.example.org/", "events": ["*"]});

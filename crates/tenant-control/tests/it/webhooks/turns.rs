@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tenant_control::features::webhooks::sender::{Sender, Settings};
+use tenant_control::features::webhooks::sender::{SenderSettings, WebhookSender};
 use tokio::sync::oneshot;
 
 use super::drive::{delivery, hook, open_in_real_time, publish_many, publish_one, remove, run, tally};
@@ -42,7 +42,7 @@ over_http! {
     }
 
     async fn a_node_that_stops_gives_up_what_takes_longer_and_another_sends_it(setup: Setup) {
-        assert_eq!(Settings::default().stop_max, Duration::from_secs(5), "what is promised");
+        assert_eq!(SenderSettings::default().stop_max, Duration::from_secs(5), "what is promised");
         let server = open(setup).await;
         let acme = server.tenant("acme").await;
         let receiver = Receiver::start().await;
@@ -50,14 +50,14 @@ over_http! {
         let hang = hook(&server, &acme, &receiver.url("/hang"), &json!({})).await;
         let event = publish_one(&server, &acme, "rec_1").await;
         let stop_max = Duration::from_millis(300);
-        let stopping = Sender::new(server.app.clone(), Settings { stop_max, ..Settings::default() });
+        let stopping = WebhookSender::new(server.app.clone(), SenderSettings { stop_max, ..SenderSettings::default() });
         let (stop, stopped) = oneshot::channel::<()>();
         let sending = tokio::spawn(stopping.run(async move { drop(stopped.await) }));
         receiver.wait_for(1).await;
         let start = Instant::now();
         drop(stop);
         // Sooner than the attempt itself would end.
-        let stopped = tokio::time::timeout(Settings::default().timeout * 2 / 3, sending).await;
+        let stopped = tokio::time::timeout(SenderSettings::default().timeout * 2 / 3, sending).await;
         stopped.expect("it stops").unwrap();
         assert!(start.elapsed() >= stop_max, "attempts under way are waited for: {:?}", start.elapsed());
         let waiting = delivery(&server, &acme, &hang, &event).await;
@@ -75,9 +75,9 @@ over_http! {
         receiver.on("/hang", [Behaviour::Hang, Behaviour::Hold(gate.clone())]);
         let hang = hook(&server, &acme, &receiver.url("/hang"), &json!({})).await;
         publish_many(&server, &acme, 30).await;
-        let settings = Settings { stop_max: Duration::from_millis(300), ..Settings::default() };
+        let settings = SenderSettings { stop_max: Duration::from_millis(300), ..SenderSettings::default() };
         let (stop, stopped) = oneshot::channel::<()>();
-        let sending = Sender::new(server.app.clone(), settings).run(async move { drop(stopped.await) });
+        let sending = WebhookSender::new(server.app.clone(), settings).run(async move { drop(stopped.await) });
         let sending = tokio::spawn(sending);
         receiver.wait_for(2).await;
         remove(&server, &acme, &hang).await;

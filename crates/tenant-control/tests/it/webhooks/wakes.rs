@@ -7,10 +7,10 @@ use kernel::args;
 use kernel::base::{Actor, Result};
 use kernel::events;
 use kernel::jobs::lanes;
-use kernel::store::{Job, Tx};
+use kernel::store::{Tx, WriteJob};
 use serde_json::json;
 use tenant_control::features::webhooks::WEBHOOK_LANE;
-use tenant_control::features::webhooks::sender::{self, Sender};
+use tenant_control::features::webhooks::sender::{self, WebhookSender};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -37,11 +37,11 @@ impl Open {
 pub async fn hold_open(
     server: &Server,
     tenancy: &Tenancy,
-    part: impl for<'t> Job<&'t mut Tx, Result<()>, Fut: Send> + Send + 'static,
+    part: impl for<'t> WriteJob<&'t mut Tx, Result<()>, Fut: Send> + Send + 'static,
 ) -> Open {
     let (entered, has_entered) = oneshot::channel();
     let (commit, committed) = std::sync::mpsc::channel::<()>();
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
     let writing = tokio::spawn(async move {
         db.write(async move |tx| {
             part(tx).await?;
@@ -65,12 +65,12 @@ async fn a_change_is_published_while_the_lanes_of_its_endpoints_are_held() {
     hook(&server, &acme, &receiver.url("/hook"), &json!({})).await;
     hook(&server, &acme, &receiver.url("/ordered"), &json!({"name": "Ordered", "ordered": true})).await;
     publish_one(&server, &acme, "rec_1").await;
-    let held = lanes::lease_due(&server.app, WEBHOOK_LANE, 8).await.expect("leases");
+    let held = lanes::lease_due_lanes(&server.app, WEBHOOK_LANE, 8).await.expect("leases");
     assert_eq!(held.len(), 2);
     let holding = hold_open(&server, &acme, async move |tx| {
         for lane in held {
-            assert!(lane.hold(tx).await?);
-            lane.release(tx, None, None).await?;
+            assert!(lane.extend_lease(tx).await?);
+            lane.release_lease(tx, None, None).await?;
         }
         Ok(())
     })
@@ -104,7 +104,7 @@ async fn what_is_published_while_another_node_gives_the_lane_back_is_sent() {
         (1, 1),
         "it does not wait for who publishes"
     );
-    assert_eq!(lanes::next_due(&server.app.store, WEBHOOK_LANE).await.unwrap(), None);
+    assert_eq!(lanes::find_next_due(&server.app.store, WEBHOOK_LANE).await.unwrap(), None);
     publishing.commit().await;
     run(&other).await;
     assert_eq!((receiver.count_on("/hook"), receiver.count_on("/ordered")), (2, 2));
@@ -113,7 +113,7 @@ async fn what_is_published_while_another_node_gives_the_lane_back_is_sent() {
 over_http! {
     async fn no_wake_up_is_lost_while_lanes_are_given_back_all_the_time(setup: Setup) {
         let server = open(setup).await;
-        let other = Sender::new(server.app.clone(), sender::Settings::default());
+        let other = WebhookSender::new(server.app.clone(), sender::SenderSettings::default());
         interleave(&server, &server, [server.sender.clone(), other]).await;
     }
 }
@@ -127,7 +127,7 @@ async fn no_wake_up_is_lost_between_two_nodes() {
 
 /// Publishes one event after the other, each when the one before was received, while two senders lease and give back
 /// whatever is due: a wake-up that is lost is an event that never comes.
-async fn interleave(server: &Server, other: &Server, senders: [Sender; 2]) {
+async fn interleave(server: &Server, other: &Server, senders: [WebhookSender; 2]) {
     const EVENTS: usize = 40;
     let acme = server.tenant("acme").await;
     let receiver = Receiver::start().await;

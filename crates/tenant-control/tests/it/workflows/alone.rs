@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kernel::args;
-use kernel::base::{Actor, Fault, Faults, HOUR_MS};
+use kernel::base::{Actor, FaultPoints, HOUR_MS, InjectedFault};
 use serde_json::{Value, json};
 
 use crate::support::workflows::{
@@ -20,7 +20,7 @@ fn tell() -> Step {
 
 /// The stored definition names an action that is gone, as after an upgrade that has left it out.
 async fn outdate(server: &Server, tenancy: &Tenancy, workflow: &Value) {
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
     let sql = "UPDATE workflow_revisions SET definition = REPLACE(definition, 'event.emit', 'event.gone')
         WHERE tenant_id = $1 AND workflow_id = $2";
     let id = id_of(workflow).to_owned();
@@ -85,7 +85,7 @@ over_http! {
         }
         let steps = json!({"steps": manual([tell(), wait("pause", 1)])["steps"]});
         let mended = server.change_workflow(&acme, &bad, &steps).await;
-        assert_eq!(time(&mended["next_run_at"]), start.plus(3 * HOUR_MS));
+        assert_eq!(time(&mended["next_run_at"]), start.plus_ms(3 * HOUR_MS));
         server.work_for(HOUR_MS + 1_000).await;
         for workflow in [&bad, &good] {
             let runs = server.runs_of(&acme, workflow).await;
@@ -96,10 +96,10 @@ over_http! {
     async fn a_step_that_panics_is_an_attempt_that_failed(setup: Setup) {
         let armed = Arc::new(AtomicBool::new(false));
         let once = armed.clone();
-        let faults = Faults::new(move |place| {
+        let faults = FaultPoints::new(move |place| {
             let panics = place == "steps.act.before" && once.swap(false, Ordering::SeqCst);
             assert!(!panics, "as the test wants it");
-            Fault::None
+            InjectedFault::None
         });
         let server = open(setup.with_faults(faults)).await;
         let acme = server.tenant("acme").await;

@@ -3,7 +3,7 @@
 use kernel::auth::Role;
 use kernel::base::DAY_MS;
 use serde_json::{Value, json};
-use tenant_control::features::users::{NewUser, User, UserChange, create_user, delete_user, find_user, update_user};
+use tenant_control::features::users::{NewUser, User, UserUpdate, create_user, delete_user, find_user, update_user};
 
 use crate::support::people::KEYS;
 use crate::support::receiver::Receiver;
@@ -21,7 +21,7 @@ const DONE: &str = "succeeded: before succeeded, pause succeeded, after succeede
 
 /// A user and their cookie.
 async fn somebody(server: &Server, tenancy: &Tenancy, role: Role) -> (User, String) {
-    let email = format!("{}@acme.test", server.app.world.chance.base62(8));
+    let email = format!("{}@acme.test", server.app.env.random.base62_text(8));
     let new = NewUser { email: email.clone(), name: Some("Somebody".to_owned()), role, platform_operator: false };
     let cookie = server.session(&tenancy.tenant, new).await;
     let user = find_user(&server.app.store, &tenancy.tenant, &email).await.unwrap().expect("the user");
@@ -56,12 +56,12 @@ over_http! {
         let acme = server.tenant("acme").await;
         let (user, cookie) = somebody(&server, &acme, Role::Technician).await;
         let (_, run) = begin(&server, &acme, &cookie, &paused()).await;
-        let change = UserChange { role: Some(Role::Viewer), ..UserChange::default() };
+        let change = UserUpdate { role: Some(Role::Viewer), ..UserUpdate::default() };
         update_user(&server.app.store, &acme.tenant, user.id, change).await.unwrap();
         server.work_for(60_000).await;
         assert_stopped(&server, &acme, &run, "tickets:write").await;
         // And goes on when they have their rights again.
-        let change = UserChange { role: Some(Role::Technician), ..UserChange::default() };
+        let change = UserUpdate { role: Some(Role::Technician), ..UserUpdate::default() };
         update_user(&server.app.store, &acme.tenant, user.id, change).await.unwrap();
         server.tell_run(&acme, &run, "retry").await.is(200);
         server.work().await;

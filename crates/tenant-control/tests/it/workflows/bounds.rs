@@ -10,13 +10,13 @@ use crate::support::{Server, Tenancy, over_http};
 use crate::tickets;
 
 async fn position(server: &Server, tenancy: &Tenancy) -> (i64, bool) {
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
     let sql = "SELECT position, behind FROM followers WHERE tenant_id = $1 AND name = 'workflows'";
-    db.one(sql, kernel::args![]).await.expect("a follower")
+    db.get_one(sql, kernel::args![]).await.expect("a follower")
 }
 
 async fn revisions(server: &Server, tenancy: &Tenancy) -> Vec<i64> {
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
     let sql = "SELECT revision FROM workflow_revisions WHERE tenant_id = $1 ORDER BY revision";
     db.list(sql, kernel::args![]).await.expect("revisions")
 }
@@ -104,7 +104,7 @@ over_http! {
         server.work().await;
         assert_ended(&server.read_run(&acme, &run).await, "succeeded: make succeeded");
         server.work_for(90 * DAY_MS + 1).await;
-        jobs::clean(&server.app, 90 * DAY_MS).await.expect("cleaning");
+        jobs::clean_history(&server.app, 90 * DAY_MS).await.expect("cleaning");
         assert_eq!(revisions(&server, &acme).await, [4], "it goes with the last of its runs");
         let run = server.start_run(&acme, &workflow, &json!({})).await;
         server.work().await;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kernel::base::{Fault, Faults, SECOND_MS};
-use kernel::outbound::RequestPermit;
+use kernel::base::{FaultPoints, InjectedFault, SECOND_MS};
+use kernel::outbound::LaneRequestPermit;
 use serde_json::json;
 
 use crate::support::over_http;
@@ -44,11 +44,11 @@ over_http! {
     async fn many_events_for_many_filters_are_judged_a_part_at_a_time(setup: Setup) {
         let passed: Arc<Mutex<Vec<&'static str>>> = Arc::default();
         let noted = passed.clone();
-        let faults = Faults::new(move |place| {
+        let faults = FaultPoints::new(move |place| {
             if ["follow.made.before_commit", "runs.begin.before_commit"].contains(&place) {
                 noted.lock().unwrap().push(place);
             }
-            Fault::None
+            InjectedFault::None
         });
         let server = open(setup.with_faults(faults)).await;
         let acme = server.tenant("acme").await;
@@ -80,7 +80,7 @@ over_http! {
         receiver.on("/held", [Behaviour::Hold(gate.clone())]);
         // All places are taken, as by webhooks that hang: one request is left to the lane.
         let permits = server.app.outbound.request_permits();
-        let taken: Vec<RequestPermit> = std::iter::from_fn(|| permits.try_acquire(acme.tenant.id, 1)).collect();
+        let taken: Vec<LaneRequestPermit> = std::iter::from_fn(|| permits.try_acquire(acme.tenant.id, 1)).collect();
         assert_eq!(taken.len(), 128);
         let calls = (0..50).map(|number| get(&format!("call{number}"), &receiver.url("/held")));
         let calls = server.workflow(&acme, &manual(calls)).await;

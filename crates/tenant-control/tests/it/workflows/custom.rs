@@ -11,7 +11,7 @@ use crate::support::receiver::Receiver;
 use crate::webhooks::{EVENTS, WEBHOOKS, endpoint, open};
 
 async fn emit(server: &Server, tenancy: &Tenancy, kind: &'static str) {
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
     let told = db.write(async move |tx| events::publish_named(tx, kind, "run_x", &json!({"kind": kind})).await);
     told.await.unwrap();
 }

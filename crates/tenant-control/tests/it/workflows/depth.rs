@@ -35,7 +35,7 @@ fn object(levels: usize) -> Value {
 
 /// Overwrites what is stored, as no request can.
 async fn overwrite(server: &Server, tenancy: &Tenancy, sql: &'static str, text: String) {
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
     let changed = db.write(async move |tx| tx.exec(sql, args![text]).await).await.expect("a change");
     assert!(changed > 0, "{sql}");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kernel::store::{Engine, Purpose};
+use kernel::store::{DatabaseEngine, Purpose};
 use serde_json::{Value, json};
 
 use crate::support::people::KEYS;
@@ -20,17 +20,17 @@ const OF_THE_RUN: [&str; 3] = ["workflow_runs", "steps", "audit_entries"];
 async fn rows(server: &Server) -> BTreeMap<String, i64> {
     let db = server.app.store.system(Purpose::Cli);
     let names = match server.app.store.engine() {
-        Engine::Sqlite => {
+        DatabaseEngine::Sqlite => {
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
         }
-        Engine::Postgres => {
+        DatabaseEngine::Postgres => {
             "SELECT table_name::TEXT FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1"
         }
     };
     let names: Vec<String> = db.list(names, kernel::args![]).await.expect("the tables");
     let mut rows = BTreeMap::new();
     for name in names.into_iter().filter(|name| !OF_THE_RUN.contains(&name.as_str())) {
-        let count: i64 = db.one(&format!("SELECT COUNT(*) FROM {name}"), kernel::args![]).await.expect("a count");
+        let count: i64 = db.get_one(&format!("SELECT COUNT(*) FROM {name}"), kernel::args![]).await.expect("a count");
         rows.insert(name, count);
     }
     assert!(rows.contains_key("tickets") && rows.contains_key("events"), "{rows:?}");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use kernel::base::{Fault, Faults};
+use kernel::base::{FaultPoints, InjectedFault};
 use kernel::jobs::lanes::LEASE_MS;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -26,29 +26,29 @@ struct Fate(Arc<Inner>);
 struct Inner {
     passed: AtomicUsize,
     places: Mutex<Vec<&'static str>>,
-    planned: Mutex<Option<(usize, Fault)>>,
+    planned: Mutex<Option<(usize, InjectedFault)>>,
     died: Notify,
 }
 
 impl Fate {
-    fn faults(&self) -> Faults {
+    fn faults(&self) -> FaultPoints {
         let fate = self.clone();
-        Faults::new(move |place| fate.at(place))
+        FaultPoints::new(move |place| fate.at(place))
     }
 
-    fn at(&self, place: &'static str) -> Fault {
+    fn at(&self, place: &'static str) -> InjectedFault {
         let nth = self.0.passed.fetch_add(1, Ordering::SeqCst);
         self.0.places.lock().unwrap().push(place);
         let planned = *self.0.planned.lock().unwrap();
-        let Some((_, fault)) = planned.filter(|(at, _)| *at == nth) else { return Fault::None };
-        if fault == Fault::Die {
+        let Some((_, fault)) = planned.filter(|(at, _)| *at == nth) else { return InjectedFault::None };
+        if fault == InjectedFault::Die {
             self.0.died.notify_one();
         }
         fault
     }
 
     /// From now on, counted anew.
-    fn plan(&self, planned: Option<(usize, Fault)>) {
+    fn plan(&self, planned: Option<(usize, InjectedFault)>) {
         *self.0.planned.lock().unwrap() = planned;
         self.0.places.lock().unwrap().clear();
         self.0.passed.store(0, Ordering::SeqCst);
@@ -186,7 +186,7 @@ impl<'a> Scene<'a> {
 }
 
 /// Plays the whole once without a fault, and then once for each place that was passed, with this fault there.
-async fn at_every_place(setup: Setup, fault: Fault, matters: fn(&str) -> bool) {
+async fn at_every_place(setup: Setup, fault: InjectedFault, matters: fn(&str) -> bool) {
     let fate = Fate::default();
     let server = open(setup.with_faults(fate.faults())).await;
     let scene = Scene::new(&server, &fate, "calm").await;
@@ -211,12 +211,12 @@ async fn at_every_place(setup: Setup, fault: Fault, matters: fn(&str) -> bool) {
 
 over_http! {
     async fn an_error_at_any_place_leaves_every_effect_done_once(setup: Setup) {
-        at_every_place(setup, Fault::Error, |_| true).await;
+        at_every_place(setup, InjectedFault::Error, |_| true).await;
     }
 
     async fn a_death_at_any_place_leaves_every_effect_done_once(setup: Setup) {
         // Inside a transaction it is what an error is: all of it is undone.
-        at_every_place(setup, Fault::Die, |place| {
+        at_every_place(setup, InjectedFault::Die, |place| {
             !place.ends_with("before_commit") && !place.ends_with("after_effect")
         })
         .await;

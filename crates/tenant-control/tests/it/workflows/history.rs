@@ -65,10 +65,10 @@ over_http! {
             assert_eq!(time(&make[field]), start, "{field}");
         }
         let pause = step_of(&run, "pause");
-        assert_eq!((time(&pause["started_at"]), time(&pause["ended_at"])), (start, start.plus(10 * SECOND_MS)));
+        assert_eq!((time(&pause["started_at"]), time(&pause["ended_at"])), (start, start.plus_ms(10 * SECOND_MS)));
         let call = step_of(&run, "call");
-        assert_eq!(time(&call["ready_at"]), start.plus(10 * SECOND_MS));
-        assert_eq!(time(&call["started_at"]), start.plus(10 * SECOND_MS), "the first attempt");
+        assert_eq!(time(&call["ready_at"]), start.plus_ms(10 * SECOND_MS));
+        assert_eq!(time(&call["started_at"]), start.plus_ms(10 * SECOND_MS), "the first attempt");
         let attempts = call["attempts"].as_array().unwrap();
         assert_eq!(attempts.len(), 2, "{call:#}");
         assert_eq!((&attempts[0]["status_code"], &attempts[0]["error"]["code"]), (&json!(503), &json!("http_status")));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kernel::outbound::Names;
+use kernel::outbound::NameSource;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -84,7 +84,7 @@ fn named(mut setup: Setup, inside: Arc<AtomicBool>) -> Setup {
         "outside.example" | "moves.example" => vec![IpAddr::from([93, 184, 215, 14])],
         _ => Vec::new(),
     };
-    setup.settings.outbound.names = Names::Table(Arc::new(table));
+    setup.settings.outbound.names = NameSource::Table(Arc::new(table));
     setup
 }
 

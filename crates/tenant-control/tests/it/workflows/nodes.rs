@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
-use kernel::base::{Fault, Faults, MINUTE_MS, World};
+use kernel::base::{Env, FaultPoints, InjectedFault, MINUTE_MS};
 use kernel::jobs::lanes::LEASE_MS;
 use serde_json::{Value, json};
 
@@ -22,12 +22,14 @@ async fn first_node() -> Server {
 }
 
 /// Another node, to which something happens at one place, the first time that it comes there.
-async fn node_with(server: &Server, place: &'static str, fault: Fault) -> (Server, Arc<AtomicBool>) {
+async fn node_with(server: &Server, place: &'static str, fault: InjectedFault) -> (Server, Arc<AtomicBool>) {
     let reached = Arc::new(AtomicBool::new(false));
     let told = reached.clone();
     let faults =
-        Faults::new(move |here| if here == place && !told.swap(true, Ordering::SeqCst) { fault } else { Fault::None });
-    (server.second_node_with(World { faults, ..server.app.world.clone() }).await, reached)
+        FaultPoints::new(
+            move |here| if here == place && !told.swap(true, Ordering::SeqCst) { fault } else { InjectedFault::None },
+        );
+    (server.second_node_with(Env { faults, ..server.app.env.clone() }).await, reached)
 }
 
 /// A ticket, a request and a ticket, one after the other.
@@ -115,14 +117,14 @@ async fn a_node_that_froze_before_an_effect_does_not_do_it_again() {
     let (thaw, frozen) = mpsc::channel::<()>();
     let (frozen, count) = (Mutex::new(frozen), Arc::new(AtomicUsize::new(0)));
     let seen = count.clone();
-    let faults = Faults::new(move |place| {
+    let faults = FaultPoints::new(move |place| {
         if place == "steps.act.before" && seen.fetch_add(1, Ordering::SeqCst) == 0 {
             let frozen = frozen.lock().unwrap();
             let _ = tokio::task::block_in_place(|| frozen.recv());
         }
-        Fault::None
+        InjectedFault::None
     });
-    let freezing = server.second_node_with(World { faults, ..server.app.world.clone() }).await;
+    let freezing = server.second_node_with(Env { faults, ..server.app.env.clone() }).await;
     let engine = freezing.engine();
     let working = tokio::spawn(async move { engine.run_due().await });
     until("it stands still", PATIENCE, async || (count.load(Ordering::SeqCst) > 0).then_some(())).await;
@@ -140,11 +142,11 @@ async fn a_node_that_froze_before_an_effect_does_not_do_it_again() {
 async fn a_crash_before_or_after_an_effect_leaves_it_done_once() {
     let server = first_node().await;
     for (nth, (place, fault)) in [
-        ("steps.act.before", Fault::Die),
-        ("steps.act.before", Fault::Error),
-        ("steps.act.before_commit", Fault::Error),
-        ("steps.act.after_commit", Fault::Die),
-        ("steps.act.after_commit", Fault::Error),
+        ("steps.act.before", InjectedFault::Die),
+        ("steps.act.before", InjectedFault::Error),
+        ("steps.act.before_commit", InjectedFault::Error),
+        ("steps.act.after_commit", InjectedFault::Die),
+        ("steps.act.after_commit", InjectedFault::Error),
     ]
     .into_iter()
     .enumerate()
@@ -157,7 +159,7 @@ async fn a_crash_before_or_after_an_effect_leaves_it_done_once() {
         let engine = failing.engine();
         let working = tokio::spawn(async move { engine.run_due().await });
         until("it has come there", PATIENCE, async || reached.load(Ordering::SeqCst).then_some(())).await;
-        if fault == Fault::Die {
+        if fault == InjectedFault::Die {
             working.abort();
         }
         drop(working.await);

@@ -13,11 +13,11 @@ const KEPT_MS: i64 = 90 * DAY_MS;
 
 async fn count(server: &Server, table: &str) -> i64 {
     let sql = format!("SELECT COUNT(*) FROM {table}");
-    server.app.store.system(Purpose::Cli).one(&sql, kernel::args![]).await.expect("a count")
+    server.app.store.system(Purpose::Cli).get_one(&sql, kernel::args![]).await.expect("a count")
 }
 
 async fn clean(server: &Server) {
-    jobs::clean(&server.app, KEPT_MS).await.expect("cleaning");
+    jobs::clean_history(&server.app, KEPT_MS).await.expect("cleaning");
 }
 
 over_http! {

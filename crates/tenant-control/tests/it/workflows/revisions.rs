@@ -8,13 +8,13 @@ use crate::support::over_http;
 
 /// What starts the workflow, and behind which event.
 async fn triggers(server: &Server, tenancy: &Tenancy) -> Vec<(String, i64)> {
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
     let sql = "SELECT pattern, after_sequence FROM workflow_triggers WHERE tenant_id = $1 ORDER BY pattern";
     db.list(sql, args![]).await.unwrap()
 }
 
 async fn number(server: &Server, tenancy: &Tenancy, sql: &str) -> Option<i64> {
-    server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system()).find(sql, args![]).await.unwrap()
+    server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system()).find(sql, args![]).await.unwrap()
 }
 
 async fn sequence(server: &Server, tenancy: &Tenancy) -> i64 {
@@ -44,10 +44,10 @@ over_http! {
         let cleared = change(&server, &acme, &made, &json!({"input_schema": null})).await.ok(200);
         assert_eq!((&cleared["input_schema"], &cleared["revision"]), (&Value::Null, &json!(4)));
         // The old ones are as they were, as long as they have runs.
-        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
         let id = id_of(&made).parse().unwrap();
         for (revision, name, step) in [(1, "First", "pause"), (2, "Second", "a"), (4, "Second", "a")] {
-            let kept = tenant_control::features::workflows::store::revision(&db, &server.app.secrets, id, revision).await.unwrap();
+            let kept = tenant_control::features::workflows::store::get_revision(&db, &server.app.secrets, id, revision).await.unwrap();
             assert_eq!((kept.definition.name.as_str(), kept.definition.steps[0].id.as_str()), (name, step));
             assert_eq!((kept.workflow_name.as_str(), json!(kept.saved_by)), ("Second", made["saved_by"].clone()));
         }

@@ -73,8 +73,8 @@ over_http! {
         );
         for (id, seconds) in [("first", 0), ("after_short", 20), ("last", 60)] {
             let step = step_of(&run, id);
-            assert_eq!(time(&step["ready_at"]), start.plus(seconds * 1_000), "{id}");
-            assert_eq!(time(&step["ended_at"]), start.plus(seconds * 1_000), "{id}");
+            assert_eq!(time(&step["ready_at"]), start.plus_ms(seconds * 1_000), "{id}");
+            assert_eq!(time(&step["ended_at"]), start.plus_ms(seconds * 1_000), "{id}");
         }
         let made: Vec<_> =
             tickets::list(&server, &acme, "sort=created_at").await.iter().map(|made| made["subject"].clone()).collect();

@@ -36,13 +36,13 @@ over_http! {
         let acme = server.tenant("acme").await;
         let start = server.now();
         let workflow = server.workflow(&acme, &on_schedule("* * * * *", "UTC", [tick()])).await;
-        assert_eq!(time(&workflow["next_run_at"]), start.plus(MINUTE_MS), "not the moment at which it was made");
+        assert_eq!(time(&workflow["next_run_at"]), start.plus_ms(MINUTE_MS), "not the moment at which it was made");
         server.work_for(30 * MINUTE_MS).await;
         server.work().await;
         let runs = server.runs_of(&acme, &workflow).await;
         assert_eq!(runs.len(), 30);
         for (place, run) in (1..).zip(&runs) {
-            let moment = start.plus(place * MINUTE_MS);
+            let moment = start.plus_ms(place * MINUTE_MS);
             assert_eq!((time(&run["trigger"]["scheduled_for"]), time(&run["created_at"])), (moment, moment));
             assert_eq!(
                 (&run["trigger"]["type"], &run["trigger"]["late"], &run["trigger"]["by"]),
@@ -52,7 +52,7 @@ over_http! {
         }
         assert_eq!(server.events_of(&acme, "custom.tick").await.len(), 30);
         let now = server.read_workflow(&acme, &workflow).await;
-        assert_eq!(time(&now["next_run_at"]), start.plus(31 * MINUTE_MS));
+        assert_eq!(time(&now["next_run_at"]), start.plus_ms(31 * MINUTE_MS));
         assert_eq!(
             (&now["version"], &now["updated_at"]),
             (&workflow["version"], &workflow["updated_at"]),
@@ -128,7 +128,7 @@ over_http! {
         let now = server.read_workflow(&acme, &workflow).await;
         assert_eq!(
             time(&now["next_run_at"]),
-            start.plus(7 * DAY_MS + 60 * MINUTE_MS),
+            start.plus_ms(7 * DAY_MS + 60 * MINUTE_MS),
             "after now, not after what was missed"
         );
         server.work_for(50 * MINUTE_MS).await;
@@ -158,7 +158,7 @@ over_http! {
         server.work_for(3 * 60 * MINUTE_MS + MINUTE_MS).await;
         assert_eq!(server.runs_of(&acme, &workflow).await.len(), 0);
         let on = server.change_workflow(&acme, &workflow, &json!({"enabled": true})).await;
-        assert_eq!(time(&on["next_run_at"]), server.now().plus(59 * MINUTE_MS));
+        assert_eq!(time(&on["next_run_at"]), server.now().plus_ms(59 * MINUTE_MS));
         server.work().await;
         assert_eq!(server.runs_of(&acme, &workflow).await.len(), 0, "what was missed meanwhile does not count");
         server.work_for(59 * MINUTE_MS).await;
@@ -173,7 +173,7 @@ over_http! {
         let workflow = server.workflow(&acme, &on_schedule("30 * * * *", "UTC", [tick()])).await;
         let changed = json!({"on": {"schedule": {"cron": "45 * * * *", "timezone": "UTC"}}});
         let changed = server.change_workflow(&acme, &workflow, &changed).await;
-        assert_eq!(time(&changed["next_run_at"]), start.plus(45 * MINUTE_MS));
+        assert_eq!(time(&changed["next_run_at"]), start.plus_ms(45 * MINUTE_MS));
         server.work_for(90 * MINUTE_MS).await;
         assert_eq!(fired(&server, &acme, &workflow).await, ["01-15T10:45"]);
         let by_hand = manual([tick()]);

@@ -38,7 +38,7 @@ fn titles(found: &Value) -> Vec<&str> {
 
 /// When workflows are looked at next.
 async fn next_look(server: &Server) -> Option<Timestamp> {
-    lanes::next_due(&server.app.store, WORKFLOW_LANE).await.expect("the lanes")
+    lanes::find_next_due(&server.app.store, WORKFLOW_LANE).await.expect("the lanes")
 }
 
 async fn three_tickets(server: &Server) -> Tenancy {
@@ -224,14 +224,14 @@ over_http! {
         ]);
         let run = server.run(&acme, &definition).await;
         assert_ended(&run, "running: find running, hasty running, never skipped");
-        assert_eq!(next_look(&server).await, Some(server.now().plus(3_000)), "its own time is not overslept");
+        assert_eq!(next_look(&server).await, Some(server.now().plus_ms(3_000)), "its own time is not overslept");
         server.work_for(3_000).await;
         let run = server.read_run(&acme, &run).await;
         assert_ended(&run, "running: find running, hasty timed_out, never skipped");
         // The longer it has waited, the longer it rests; at least as long as lets another node have a look.
         for (passes_ms, rests_ms) in [(2_000, 5_000), (5_000, 10_000), (10_000, 20_000), (20_000, 30_000)] {
             server.work_for(passes_ms).await;
-            assert_eq!(next_look(&server).await, Some(server.now().plus(rests_ms)));
+            assert_eq!(next_look(&server).await, Some(server.now().plus_ms(rests_ms)));
         }
         let run = server.read_run(&acme, &run).await;
         assert_ended(&run, "running: find running, hasty timed_out, never skipped");

@@ -25,9 +25,9 @@ fn calling(url: &str, headers: Value) -> Value {
 
 /// The headers of a step as whoever runs it gets them.
 async fn headers_of(server: &Server, tenancy: &Tenancy, workflow: &Value, step: &str) -> BTreeMap<String, String> {
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
     let (id, revision) = (id_of(workflow).parse().unwrap(), workflow["revision"].as_i64().unwrap());
-    let kept = store::revision(&db, &server.app.secrets, id, revision).await.unwrap();
+    let kept = store::get_revision(&db, &server.app.secrets, id, revision).await.unwrap();
     let step = kept.definition.steps.iter().find(|one| one.id == step).expect("the step");
     serde_json::from_value(step.with["headers"].clone()).unwrap()
 }
@@ -64,11 +64,11 @@ over_http! {
         for sql in ["SELECT definition FROM workflow_revisions WHERE 1 = 1", "SELECT COALESCE(changes, '') FROM audit_entries WHERE 1 = 1",
             "SELECT headers FROM idempotency_records WHERE 1 = 1"]
         {
-            let rows: Vec<String> = db.select(&Select::system(sql).limit(100)).await.unwrap();
+            let rows: Vec<String> = db.select(&Select::for_system(sql).limit(100)).await.unwrap();
             assert!(!rows.is_empty() && rows.iter().all(|row| !row.contains("hide-this")), "{sql}");
         }
         for sql in ["SELECT headers FROM workflow_revisions WHERE 1 = 1", "SELECT body FROM idempotency_records WHERE 1 = 1"] {
-            let rows: Vec<Vec<u8>> = db.select(&Select::system(sql).limit(100)).await.unwrap();
+            let rows: Vec<Vec<u8>> = db.select(&Select::for_system(sql).limit(100)).await.unwrap();
             let shows = |row: &Vec<u8>| row.windows(9).any(|part| part == b"hide-this");
             assert!(!rows.is_empty() && !rows.iter().any(shows), "{sql}");
         }
@@ -163,9 +163,9 @@ over_http! {
         let db = server.app.store.system(Purpose::Cli);
         let sql = "UPDATE workflow_revisions SET headers = (SELECT r.headers FROM workflow_revisions r WHERE r.revision = 1) WHERE revision = 2";
         db.write(async move |tx| tx.exec(sql, kernel::args![]).await).await.unwrap();
-        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::system());
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
         let id = id_of(&changed).parse().unwrap();
-        assert!(store::revision(&db, &server.app.secrets, id, 1).await.is_ok());
-        assert!(store::revision(&db, &server.app.secrets, id, 2).await.is_err());
+        assert!(store::get_revision(&db, &server.app.secrets, id, 1).await.is_ok());
+        assert!(store::get_revision(&db, &server.app.secrets, id, 2).await.is_err());
     }
 }

@@ -52,7 +52,7 @@ over_http! {
         for id in ["long", "asked", "tried"] {
             let step = step_of(&run, id);
             assert!(is_about_time(&step["error"]), "{step:#}");
-            assert_eq!(time(&step["ended_at"]), start.plus(60 * SECOND_MS), "{id}");
+            assert_eq!(time(&step["ended_at"]), start.plus_ms(60 * SECOND_MS), "{id}");
             assert_eq!(step["next_attempt_at"], json!(null));
         }
         assert!(is_about_time(&run["error"]) && run["error"]["step_id"] == "long", "{run:#}");
@@ -166,7 +166,7 @@ over_http! {
             )
             .await;
         let deadline = time(&run["deadline_at"]);
-        assert_eq!(deadline, time(&run["created_at"]).plus(28 * DAY_MS));
+        assert_eq!(deadline, time(&run["created_at"]).plus_ms(28 * DAY_MS));
         server.work_for(28 * DAY_MS - 1).await;
         assert_eq!(server.read_run(&acme, &run).await["steps"][1]["status"], "waiting");
         server.work_for(1).await;
@@ -188,7 +188,7 @@ over_http! {
     async fn a_wait_until_a_moment_ends_then(setup: Setup) {
         let server = open(setup).await;
         let acme = server.tenant("acme").await;
-        let (now, then) = (server.now(), server.now().plus(90 * SECOND_MS));
+        let (now, then) = (server.now(), server.now().plus_ms(90 * SECOND_MS));
         let definition = manual([
             step("until", "wait", json!({"until": then.to_string()})),
             step("given", "wait", json!({"until": "${{ input.at }}"})),

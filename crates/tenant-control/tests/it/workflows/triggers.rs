@@ -399,7 +399,7 @@ over_http! {
         server.post(DELIVERIES).cookie(&acme.admin).json(&body).await.is(202);
         server.work().await;
         assert_eq!(server.runs_of(&acme, &workflow).await.len(), 0);
-        let due = lanes::next_due(&server.app.store, WORKFLOW_LANE).await.unwrap();
+        let due = lanes::find_next_due(&server.app.store, WORKFLOW_LANE).await.unwrap();
         assert_eq!(due, None, "and nobody looks for what it could start");
     }
 }

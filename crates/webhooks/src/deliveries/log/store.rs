@@ -7,22 +7,22 @@ use std::collections::HashMap;
 use kernel::args;
 use kernel::base::{EventId, Result, Timestamp, Word};
 use kernel::http::{PAGE_BYTES_MAX, PageBytes};
-use kernel::store::{ARMS_MAX, Arm, Arms, Db, FromRow, Passed, Row, Select, Value, Walk};
+use kernel::store::{ARMS_MAX, Arm, ArmSql, Db, FromRow, IndexWalk, Row, Select, Value, WalkRow};
 
 use super::super::super::WebhookId;
-use super::super::store::{ATTEMPTS_SHOWN, LIST, StoredDelivery, bound, complete};
-use super::super::{Delivery, DeliveryId, RESPONSE_BYTES_KEPT, Status};
+use super::super::store::{ATTEMPTS_SHOWN, LIST, StoredDelivery, attach_attempts, delivery_id_bound};
+use super::super::{Delivery, DeliveryId, DeliveryStatus, RESPONSE_BYTES_KEPT};
 
 /// The columns that filters compare.
-const DELIVERIES: Arms = Arms::new("id, webhook_id, event_id, event_type, status, attempts", "deliveries", &["id"]);
+const DELIVERIES: ArmSql = ArmSql::new("id, webhook_id, event_id, event_type, status, attempts", "deliveries", &["id"]);
 
 kernel::statements! {
     BY_ID = kernel::arm!(DELIVERIES);
-    BY_WEBHOOK = kernel::arm!(DELIVERIES.along("deliveries_by_webhook").of(&["webhook_id"]));
-    BY_TYPE = kernel::arm!(DELIVERIES.along("deliveries_by_type").of(&["webhook_id", "event_type"]));
+    BY_WEBHOOK = kernel::arm!(DELIVERIES.use_index("deliveries_by_webhook").where_equal(&["webhook_id"]));
+    BY_TYPE = kernel::arm!(DELIVERIES.use_index("deliveries_by_type").where_equal(&["webhook_id", "event_type"]));
     /// The index holds only deliveries that have not succeeded.
     BY_STATUS = kernel::arm!(
-        DELIVERIES.along("deliveries_by_status").of(&["webhook_id", "status"]).only("status <> 'succeeded'")
+        DELIVERIES.use_index("deliveries_by_status").where_equal(&["webhook_id", "status"]).where_condition("status <> 'succeeded'")
     );
     /// Deleted endpoints are included as long as their deliveries are kept.
     WEBHOOKS = "SELECT id FROM webhooks WHERE tenant_id = $1 ORDER BY id LIMIT $2";
@@ -39,52 +39,52 @@ pub struct Filter {
     pub webhook_id: Option<Vec<WebhookId>>,
     pub event_id: Option<Vec<EventId>>,
     pub event_type: Option<Vec<String>>,
-    pub status: Option<Vec<Status>>,
+    pub status: Option<Vec<DeliveryStatus>>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
 }
 
 /// A row of [`DELIVERIES`].
-struct Brief {
+struct DeliveryFilterRow {
     id: DeliveryId,
     webhook_id: WebhookId,
     event_id: EventId,
     event_type: String,
-    status: Status,
+    status: DeliveryStatus,
     attempts: i64,
 }
 
-impl FromRow for Brief {
+impl FromRow for DeliveryFilterRow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let (id, webhook_id, event_id, event_type) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-        let status = Status::stored(&row.get::<String>(4)?)?;
-        Ok(Brief { id, webhook_id, event_id, event_type, status, attempts: row.get(5)? })
+        let status = DeliveryStatus::from_stored(&row.get::<String>(4)?)?;
+        Ok(DeliveryFilterRow { id, webhook_id, event_id, event_type, status, attempts: row.get(5)? })
     }
 }
 
-impl Passed for Brief {
+impl WalkRow for DeliveryFilterRow {
     type Key = DeliveryId;
 
-    fn key(&self) -> DeliveryId {
+    fn sort_key(&self) -> DeliveryId {
         self.id
     }
 }
 
 /// A page of deliveries, newest first (ids order by time), and where the next page starts.
-pub async fn list(
+pub async fn list_deliveries(
     db: &Db,
     filter: &Filter,
     after: Option<DeliveryId>,
     limit: usize,
 ) -> Result<(Vec<Delivery>, Option<DeliveryId>)> {
-    let walk = filter.walk(db, after).await?;
-    let (rows, next) = walk.page(db, limit, |one: &Brief| filter.matches(one)).await?;
-    let mut left: &[Brief] = &rows;
+    let walk = filter.plan_walk(db, after).await?;
+    let (rows, next) = walk.load_page(db, limit, |one: &DeliveryFilterRow| filter.matches_row(one)).await?;
+    let mut left: &[DeliveryFilterRow] = &rows;
     let (mut deliveries, mut bytes, mut shown) = (Vec::new(), PageBytes::default(), after);
     while !left.is_empty() {
-        let (part, rest) = left.split_at(readable(left));
+        let (part, rest) = left.split_at(count_readable(left));
         left = rest;
-        for delivery in read(db, part).await?.into_iter().filter(|delivery| filter.still_matches(delivery)) {
+        for delivery in read_deliveries(db, part).await?.into_iter().filter(|delivery| filter.still_matches(delivery)) {
             if !bytes.fits_record(&delivery)? {
                 return Ok((deliveries, shown));
             }
@@ -96,9 +96,9 @@ pub async fn list(
 }
 
 /// How many of these rows to read at once: as many as fit on a page with the longest response bodies, and at least one.
-fn readable(rows: &[Brief]) -> usize {
+fn count_readable(rows: &[DeliveryFilterRow]) -> usize {
     let mut bytes = 0;
-    let fits = |row: &&Brief| {
+    let fits = |row: &&DeliveryFilterRow| {
         bytes += ATTEMPT_BYTES * usize::try_from(row.attempts).unwrap_or_default().min(ATTEMPTS_SHOWN);
         bytes <= PAGE_BYTES_MAX
     };
@@ -106,16 +106,16 @@ fn readable(rows: &[Brief]) -> usize {
 }
 
 /// The records in the order of `rows`. A missing record has been cleaned away meanwhile.
-async fn read(db: &Db, rows: &[Brief]) -> Result<Vec<Delivery>> {
-    let select = Select::new(LIST).any("d.id", rows.iter().map(|row| row.id)).limit(rows.len());
+async fn read_deliveries(db: &Db, rows: &[DeliveryFilterRow]) -> Result<Vec<Delivery>> {
+    let select = Select::new(LIST).where_in("d.id", rows.iter().map(|row| row.id)).limit(rows.len());
     let found: Vec<StoredDelivery> = db.select(&select).await?;
-    let records = complete(db, found).await?;
+    let records = attach_attempts(db, found).await?;
     let mut records: HashMap<DeliveryId, Delivery> = records.into_iter().map(|one| (one.id, one)).collect();
     Ok(rows.iter().filter_map(|row| records.remove(&row.id)).collect())
 }
 
 impl Filter {
-    fn matches(&self, one: &Brief) -> bool {
+    fn matches_row(&self, one: &DeliveryFilterRow) -> bool {
         self.webhook_id.as_ref().is_none_or(|any| any.contains(&one.webhook_id))
             && self.event_id.as_ref().is_none_or(|any| any.contains(&one.event_id))
             && self.event_type.as_ref().is_none_or(|any| any.contains(&one.event_type))
@@ -129,25 +129,26 @@ impl Filter {
 
     /// Chooses the index by selectivity: an event has one delivery per endpoint; deliveries that have not succeeded are
     /// usually few; then by kind; then by endpoint alone.
-    async fn walk(&self, db: &Db, after: Option<DeliveryId>) -> Result<Walk<DeliveryId>> {
+    async fn plan_walk(&self, db: &Db, after: Option<DeliveryId>) -> Result<IndexWalk<DeliveryId>> {
         let below = after.or(self.until.map(DeliveryId::first_at)).unwrap_or_else(DeliveryId::after_all);
         let least = DeliveryId::first_at(self.since.unwrap_or(Timestamp::from_millis(0)));
-        let walk = |text, values: Vec<Vec<Value>>, exact: bool| Walk::new(text, values, least..below, exact);
+        let walk = |text, values: Vec<Vec<Value>>, exact: bool| IndexWalk::new(text, values, least..below, exact);
         let given = [self.webhook_id.is_some(), self.event_type.is_some(), self.status.is_some()];
         let given = given.into_iter().filter(|given| *given).count();
         if let Some(events) = &self.event_id {
             let arm = |event: EventId| -> Option<Arm<DeliveryId>> {
                 // A delivery's id starts like its event's id.
-                let (first, last) = (bound(event, '0').parse().ok()?, bound(event, 'z').parse().ok()?);
+                let (first, last) =
+                    (delivery_id_bound(event, '0').parse().ok()?, delivery_id_bound(event, 'z').parse().ok()?);
                 Some(Arm { values: Vec::new(), below: below.min(last), least: least.max(first) })
             };
             let arms = events.iter().copied().filter_map(arm).collect();
-            return Ok(Walk { text: BY_ID, arms, exact: given == 0 });
+            return Ok(IndexWalk { text: BY_ID, arms, exact: given == 0 });
         }
-        let unfinished = self.status.as_ref().filter(|any| !any.contains(&Status::Succeeded));
+        let unfinished = self.status.as_ref().filter(|any| !any.contains(&DeliveryStatus::Succeeded));
         let second: Option<(&'static str, Vec<Value>)> = match (unfinished, &self.event_type) {
-            (Some(any), _) => Some((BY_STATUS, values(any.iter().map(|status| status.as_str())))),
-            (None, Some(any)) => Some((BY_TYPE, values(any.iter().map(String::as_str)))),
+            (Some(any), _) => Some((BY_STATUS, to_values(any.iter().map(|status| status.as_str())))),
+            (None, Some(any)) => Some((BY_TYPE, to_values(any.iter().map(String::as_str)))),
             (None, None) => None,
         };
         let named = &self.webhook_id;
@@ -172,6 +173,6 @@ impl Filter {
     }
 }
 
-fn values(any: impl Iterator<Item = impl Into<Value>>) -> Vec<Value> {
+fn to_values(any: impl Iterator<Item = impl Into<Value>>) -> Vec<Value> {
     any.map(Into::into).collect()
 }

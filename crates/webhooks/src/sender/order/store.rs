@@ -6,11 +6,11 @@
 
 use kernel::args;
 use kernel::base::{Result, Timestamp};
-use kernel::jobs::lanes::Lane;
+use kernel::jobs::lanes::LeasedLane;
 
 use super::super::super::WebhookId;
 use super::super::super::deliveries::DeliveryId;
-use super::super::ready::Place;
+use super::super::ready::DeliveryPosition;
 use super::super::settle::store::HOLD_BEHIND;
 
 kernel::statements! {
@@ -29,13 +29,13 @@ kernel::statements! {
 }
 
 /// Holds deliveries behind an earlier event of their record. False when the lease is lost.
-pub async fn hold_behind(lane: &Lane, behind: Vec<DeliveryId>) -> Result<bool> {
+pub async fn hold_behind(lane: &LeasedLane, behind: Vec<DeliveryId>) -> Result<bool> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            let holds = held.hold(tx).await?;
+            let holds = held.extend_lease(tx).await?;
             if holds {
-                tx.later_each(HOLD_BEHIND, behind.into_iter().map(|id| vec![id.into()]).collect()).await?;
+                tx.enqueue_each(HOLD_BEHIND, behind.into_iter().map(|id| vec![id.into()]).collect()).await?;
             }
             Ok(holds)
         })
@@ -46,30 +46,34 @@ pub async fn hold_behind(lane: &Lane, behind: Vec<DeliveryId>) -> Result<bool> {
 const STEP_ROWS: usize = 500;
 
 /// The result of one step of filling in record ids.
-pub enum Filled {
+pub enum FillProgress {
     /// Another node has the lane's lease.
     Lost,
     /// There may be more after this position.
-    UpTo(Place),
+    UpTo(DeliveryPosition),
     All,
 }
 
 /// Sets the record id of deliveries that were created while the endpoint was unordered. One step, from a position on.
-pub async fn fill_records(lane: &Lane, (id, version): (WebhookId, i64), (at, sequence): Place) -> Result<Filled> {
+pub async fn fill_records(
+    lane: &LeasedLane,
+    (id, version): (WebhookId, i64),
+    (at, sequence): DeliveryPosition,
+) -> Result<FillProgress> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            let holding = held.ask_hold(tx).await?;
+            let holding = held.send_lease_extension(tx).await?;
             let page = args![id, at, sequence, STEP_ROWS as i64];
             let waiting: Vec<(DeliveryId, Timestamp, i64, Option<String>)> = tx.list(WAITING, page).await?;
             if !holding.is_held(tx).await? {
-                return Ok(Filled::Lost);
+                return Ok(FillProgress::Lost);
             }
             let missing = waiting.iter().filter(|(.., record)| record.is_none());
-            tx.later_each(FILL_RECORD, missing.map(|(id, ..)| vec![(*id).into()]).collect()).await?;
+            tx.enqueue_each(FILL_RECORD, missing.map(|(id, ..)| vec![(*id).into()]).collect()).await?;
             match waiting.last() {
-                Some((_, at, sequence, _)) if waiting.len() == STEP_ROWS => Ok(Filled::UpTo((*at, *sequence))),
-                _ => tx.later(FILLED, vec![id.into(), version.into()]).await.map(|()| Filled::All),
+                Some((_, at, sequence, _)) if waiting.len() == STEP_ROWS => Ok(FillProgress::UpTo((*at, *sequence))),
+                _ => tx.enqueue(FILLED, vec![id.into(), version.into()]).await.map(|()| FillProgress::All),
             }
         })
         .await

@@ -4,34 +4,35 @@ pub mod store;
 
 use kernel::base::Timestamp;
 
-use super::outcome::{Fate, Outcome};
-use super::pace::{Pace, Pause};
+use super::outcome::{DeliveryOutcome, DeliveryVerdict};
+use super::pace::{Pace, PauseReason};
 
 /// The health of an endpoint as its attempts showed it.
 #[derive(Clone, Debug)]
-pub struct Learnt {
+pub struct EndpointHealth {
     /// The version of the endpoint; its health says nothing about another version.
     pub version: i64,
     last_success_at: Option<Timestamp>,
     last_failure_at: Option<Timestamp>,
     consecutive_failures: i64,
     failing_since: Option<Timestamp>,
-    pause: Option<(Timestamp, Pause)>,
+    pause: Option<(Timestamp, PauseReason)>,
 }
 
-impl Learnt {
-    pub fn new(version: i64, pace: &mut Pace, outcomes: &[Outcome], now: Timestamp) -> Self {
-        let made = outcomes.iter().filter(|outcome| outcome.asked == version);
-        let made = made.filter_map(|outcome| Some((outcome.fate == Fate::Succeeded, outcome.attempt.as_ref()?.at)));
+impl EndpointHealth {
+    pub fn new(version: i64, pace: &mut Pace, outcomes: &[DeliveryOutcome], now: Timestamp) -> Self {
+        let made = outcomes.iter().filter(|outcome| outcome.endpoint_version == version);
+        let made = made
+            .filter_map(|outcome| Some((outcome.verdict == DeliveryVerdict::Succeeded, outcome.attempt.as_ref()?.at)));
         let last =
             |success: bool| made.clone().filter(|(succeeded, _)| *succeeded == success).map(|(_, at)| at).next_back();
-        Learnt {
+        EndpointHealth {
             version,
             last_success_at: last(true),
             last_failure_at: last(false),
-            consecutive_failures: pace.failures(),
+            consecutive_failures: pace.consecutive_failures(),
             failing_since: pace.failing_since(),
-            pause: pace.pause(now),
+            pause: pace.find_pause(now),
         }
     }
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use kernel::base::{Error, Result, Timestamp, Word};
-use kernel::jobs::lanes::Lane;
+use kernel::jobs::lanes::LeasedLane;
 use kernel::store::Value;
 
 use super::super::super::deliveries::store::AttemptColumns;
-use super::super::super::{Status, WebhookId};
-use super::super::outcome::{Fate, Outcome};
-use super::super::pace::Pause;
-use super::super::store::columns;
-use super::Learnt;
+use super::super::super::{WebhookId, WebhookStatus};
+use super::super::outcome::{DeliveryOutcome, DeliveryVerdict};
+use super::super::pace::PauseReason;
+use super::super::store::pause_columns;
+use super::EndpointHealth;
 
 kernel::statements! {
     ENDPOINT_NOW = "SELECT version, status, url FROM webhooks WHERE tenant_id = $1 AND id = $2";
@@ -48,40 +48,45 @@ kernel::statements! {
 
 /// Saves the outcomes of attempts. False when another node has the lease by now, and nothing was saved. Saving the same
 /// outcomes twice changes nothing.
-pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, learnt: Option<Learnt>) -> Result<bool> {
+pub async fn save_outcomes(
+    lane: &LeasedLane,
+    id: WebhookId,
+    outcomes: Arc<Vec<DeliveryOutcome>>,
+    learnt: Option<EndpointHealth>,
+) -> Result<bool> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            let holding = held.ask_hold(tx).await?;
-            let endpoint = tx.ask::<(i64, String, String)>(ENDPOINT_NOW, vec![id.into()]).await?;
+            let holding = held.send_lease_extension(tx).await?;
+            let endpoint = tx.send_query::<(i64, String, String)>(ENDPOINT_NOW, vec![id.into()]).await?;
             if !holding.is_held(tx).await? {
                 return Ok(false);
             }
-            let now = tx.world().now();
+            let now = tx.env().now();
             // Every change of an endpoint locks its lane before it commits, so this state holds until our commit.
-            let endpoint = tx.answer(endpoint).await?.pop();
+            let endpoint = tx.await_rows(endpoint).await?.pop();
             let (version, status, url) = endpoint.ok_or_else(Error::not_found)?;
-            let enabled = status == Status::Enabled.as_str();
+            let enabled = status == WebhookStatus::Enabled.as_str();
             let (mut settled, mut attempts) = (Vec::new(), Vec::new());
             let (mut done, mut retried) = (Vec::new(), Vec::new());
             for outcome in outcomes.iter() {
-                let fate = outcome.fate_at(version, enabled);
+                let fate = outcome.verdict_at_version(version, enabled);
                 settled.push(settle_args(outcome, fate, now));
                 attempts.extend(attempt_args(outcome)?);
                 match (&outcome.due.record_id, fate) {
                     (None, _) => {}
-                    (Some(_), Fate::Retry(_)) => retried.push(vec![outcome.due.id.into()]),
+                    (Some(_), DeliveryVerdict::Retry(_)) => retried.push(vec![outcome.due.id.into()]),
                     (Some(record), _) => done.push(vec![id.into(), record.as_str().into(), now.into()]),
                 }
             }
             // From here on no statement is awaited: all of them are sent together with the commit.
-            tx.later_each(SETTLE, settled).await?;
-            tx.later_each(INSERT_ATTEMPT, attempts).await?;
-            tx.later_each(HOLD_BEHIND, retried).await?;
-            tx.later_each(RELEASE_NEXT, done).await?;
-            let hold = outcomes.iter().filter_map(|outcome| outcome.held_by(&url)).max().filter(|_| enabled);
+            tx.enqueue_each(SETTLE, settled).await?;
+            tx.enqueue_each(INSERT_ATTEMPT, attempts).await?;
+            tx.enqueue_each(HOLD_BEHIND, retried).await?;
+            tx.enqueue_each(RELEASE_NEXT, done).await?;
+            let hold = outcomes.iter().filter_map(|outcome| outcome.find_retry_after(&url)).max().filter(|_| enabled);
             if let Some(learnt) = learnt.filter(|learnt| learnt.version == version) {
-                let (paused_until, paused_reason) = columns(learnt.pause);
+                let (paused_until, paused_reason) = pause_columns(learnt.pause);
                 let state = vec![
                     id.into(),
                     learnt.last_success_at.into(),
@@ -91,11 +96,11 @@ pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, lea
                     paused_until.into(),
                     paused_reason.into(),
                 ];
-                tx.later(UPDATE_STATE, state).await?;
+                tx.enqueue(UPDATE_STATE, state).await?;
             } else if let Some(until) = hold {
                 // The endpoint has changed, but the URL that sent `Retry-After` is the same.
-                let hold = vec![id.into(), until.into(), Pause::RetryAfter.as_str().into()];
-                tx.later(UPDATE_HOLD, hold).await?;
+                let hold = vec![id.into(), until.into(), PauseReason::RetryAfter.as_str().into()];
+                tx.enqueue(UPDATE_HOLD, hold).await?;
             }
             Ok(true)
         })
@@ -103,13 +108,13 @@ pub async fn settle(lane: &Lane, id: WebhookId, outcomes: Arc<Vec<Outcome>>, lea
 }
 
 /// The arguments of [`SETTLE`].
-fn settle_args(outcome: &Outcome, fate: Fate, now: Timestamp) -> Vec<Value> {
-    let Outcome { due, attempt, .. } = outcome;
+fn settle_args(outcome: &DeliveryOutcome, fate: DeliveryVerdict, now: Timestamp) -> Vec<Value> {
+    let DeliveryOutcome { due, attempt, .. } = outcome;
     let (status, reason, next, succeeded_at) = match fate {
-        Fate::Succeeded => ("succeeded", None, None, Some(now)),
-        Fate::Retry(at) => ("pending", None, Some(at), None),
-        Fate::GivenUp | Fate::Gone(_) => ("failed", None, None, None),
-        Fate::Expired => ("skipped", Some("expired"), None, None),
+        DeliveryVerdict::Succeeded => ("succeeded", None, None, Some(now)),
+        DeliveryVerdict::Retry(at) => ("pending", None, Some(at), None),
+        DeliveryVerdict::GivenUp | DeliveryVerdict::Gone(_) => ("failed", None, None, None),
+        DeliveryVerdict::Expired => ("skipped", Some("expired"), None, None),
     };
     let made = i64::from(attempt.is_some());
     vec![
@@ -125,7 +130,7 @@ fn settle_args(outcome: &Outcome, fate: Fate, now: Timestamp) -> Vec<Value> {
 }
 
 /// The arguments of [`INSERT_ATTEMPT`]; `None` when nothing was sent.
-fn attempt_args(outcome: &Outcome) -> Result<Option<Vec<Value>>> {
+fn attempt_args(outcome: &DeliveryOutcome) -> Result<Option<Vec<Value>>> {
     let Some(attempt) = &outcome.attempt else { return Ok(None) };
     let timings = serde_json::to_string(&attempt.timings).map_err(Error::internal)?;
     let row = AttemptColumns {

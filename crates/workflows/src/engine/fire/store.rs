@@ -2,15 +2,15 @@
 
 use kernel::args;
 use kernel::base::{MINUTE_MS, Result, Timestamp};
-use kernel::jobs::lanes::Lane;
+use kernel::jobs::lanes::LeasedLane;
 use kernel::store::Db;
 use serde_json::json;
 
 use super::super::super::runs::control::store::DEFINITION;
 use super::super::super::runs::store::{self as runs, NewRun};
-use super::super::super::schedule::Schedule;
+use super::super::super::schedule::CronSchedule;
 use super::super::super::{Definition, RunId, RunTrigger, Trigger, TriggerKind, WorkflowId};
-use super::super::Running;
+use super::super::EngineContext;
 use super::super::store::Upkeep;
 
 kernel::statements! {
@@ -28,18 +28,18 @@ const FIRES_MAX: i64 = 50;
 const LATE_MS: i64 = MINUTE_MS;
 
 /// Creates runs for due schedules. Returns how many were due; none when the lease is lost.
-pub async fn step(engine: &Running, lane: &Lane, run_max_ms: i64) -> Result<Upkeep> {
-    let (db, now) = (lane.db(), lane.db().world().now());
+pub async fn fire_due_schedules(engine: &EngineContext, lane: &LeasedLane, run_max_ms: i64) -> Result<Upkeep> {
+    let (db, now) = (lane.db(), lane.db().env().now());
     let due: Vec<(WorkflowId, i64, Timestamp, String)> = db.list(DUE, args![now, FIRES_MAX]).await?;
     let mut fires = Vec::with_capacity(due.len());
     for (id, revision, moment, name) in due {
         // The next time is after now: missed times become one run. A revision that can no longer be run gets a failed run.
-        let (next, error) = match engine.ready(db, id, revision).await? {
+        let (next, error) = match engine.get_revision(db, id, revision).await? {
             Ok(ready) => {
                 let schedule = ready.compiled.schedule.as_ref();
                 (schedule.and_then(|schedule| schedule.next_after(now.max(moment))), None)
             }
-            Err(error) => (next_of_definition(db, id, revision, now.max(moment)).await?, Some(error)),
+            Err(error) => (find_next_run(db, id, revision, now.max(moment)).await?, Some(error)),
         };
         fires.push((id, revision, moment, name, next, error));
     }
@@ -49,7 +49,7 @@ pub async fn step(engine: &Running, lane: &Lane, run_max_ms: i64) -> Result<Upke
     let held = lane.clone();
     let fired = db.write(async move |tx| {
         let tick = tx.tick().await?;
-        if !held.hold(tx).await? {
+        if !held.extend_lease(tx).await? {
             return Ok(None);
         }
         let looked_at = fires.len();
@@ -59,7 +59,7 @@ pub async fn step(engine: &Running, lane: &Lane, run_max_ms: i64) -> Result<Upke
             }
             if next.is_none() {
                 // The record shows whether it is scheduled.
-                tx.changed("workflow", workflow_id).await?;
+                tx.record_change("workflow", workflow_id).await?;
             }
             // Each run is the root of its own chain.
             let sequence = tx.next_sequence().await?;
@@ -82,19 +82,19 @@ pub async fn step(engine: &Running, lane: &Lane, run_max_ms: i64) -> Result<Upke
                 error,
                 dry_run: false,
             };
-            let run = new.at(RunId::new_numbered(tx.world(), tick.at, sequence), tick.at, run_max_ms);
-            runs::insert(tx, &run).await?;
+            let run = new.into_stored(RunId::new_numbered(tx.env(), tick.at, sequence), tick.at, run_max_ms);
+            runs::insert_run(tx, &run).await?;
         }
-        tx.world().faults.check("fire.made.before_commit")?;
+        tx.env().faults.check_in_tx("fire.made.before_commit")?;
         Ok(Some(looked_at))
     });
     fired.await
 }
 
 /// When a schedule fires next, even if other parts of the definition no longer compile.
-async fn next_of_definition(db: &Db, id: WorkflowId, revision: i64, after: Timestamp) -> Result<Option<Timestamp>> {
+async fn find_next_run(db: &Db, id: WorkflowId, revision: i64, after: Timestamp) -> Result<Option<Timestamp>> {
     let text: Option<String> = db.find(DEFINITION, args![id, revision]).await?;
     let definition: Option<Definition> = text.and_then(|text| serde_json::from_str(&text).ok());
     let Some(Trigger::Schedule(on)) = definition.map(|definition| definition.on) else { return Ok(None) };
-    Ok(Schedule::parse(&on.cron, &on.timezone).ok().and_then(|schedule| schedule.next_after(after)))
+    Ok(CronSchedule::parse(&on.cron, &on.timezone).ok().and_then(|schedule| schedule.next_after(after)))
 }

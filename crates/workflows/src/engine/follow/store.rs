@@ -5,17 +5,17 @@ use std::collections::hash_map::Entry;
 
 use kernel::args;
 use kernel::base::{Code, Error, Result};
-use kernel::events::follow::{self, Head};
-use kernel::jobs::lanes::Lane;
+use kernel::events::follow::{self, EventHead};
+use kernel::jobs::lanes::LeasedLane;
 use kernel::store::{Db, Tx};
 use serde_json::{Value, json};
 
 use super::super::super::runs::store::{self as runs, NewRun};
 use super::super::super::{
-    DEPTH_MAX, FOLLOWER, RunError, RunId, RunTrigger, Settings, StepError, TriggerKind, WorkflowId,
+    CHAIN_DEPTH_MAX, FOLLOWER, RunError, RunId, RunTrigger, StepError, TriggerKind, WorkflowId, WorkflowSettings,
 };
-use super::super::Running;
-use super::super::evaluate::passes;
+use super::super::EngineContext;
+use super::super::evaluate::passes_filter;
 use super::super::store::Upkeep;
 use feature_kit::subscription::{is_for_one_endpoint, matching_patterns};
 
@@ -39,7 +39,7 @@ const HEADS_MAX: i64 = 1_000;
 /// Filters evaluated and runs created in one batch.
 const RUNS_MAX: usize = 100;
 
-struct Wanted {
+struct EventTriggerRow {
     workflow_id: WorkflowId,
     after_sequence: i64,
     revision: i64,
@@ -47,35 +47,37 @@ struct Wanted {
 }
 
 /// Creates runs for new events. Returns 1 if events were examined, else 0; none when the lease is lost.
-pub async fn step(engine: &Running, lane: &Lane) -> Result<Upkeep> {
+pub async fn follow_events(engine: &EngineContext, lane: &LeasedLane) -> Result<Upkeep> {
     let db = lane.db();
-    let Some(position) = follow::position(db, FOLLOWER).await? else { return Ok(Some(0)) };
+    let Some(position) = follow::find_position(db, FOLLOWER).await? else { return Ok(Some(0)) };
     let room = match queue_room(db, &engine.settings).await? {
         // Events stay in the feed until the queue has room for their runs.
         0 => return Ok(Some(0)),
         room => room.min(RUNS_MAX),
     };
-    let (heads, triggers) = (follow::next(db, position, HEADS_MAX).await?, triggers(db).await?);
+    let (heads, triggers) = (follow::list_next(db, position, HEADS_MAX).await?, load_triggers(db).await?);
     let mut reached = heads.last().map_or(position, |head| head.sequence);
-    let (mut made, mut judged, mut chains) = (Vec::new(), 0, Chains::default());
+    let (mut made, mut judged, mut chains) = (Vec::new(), 0, ChainCounts::default());
     for head in &heads {
-        let wanted = wanted(&triggers, head);
+        let wanted = matching_triggers(&triggers, head);
         if wanted.is_empty() {
             continue;
         }
         // A run beyond the maximum depth is created and fails; its own events start no runs.
-        if head.chain.depth > DEPTH_MAX {
+        if head.chain.depth > CHAIN_DEPTH_MAX {
             continue;
         }
         if judged > 0 && judged + wanted.len() > room {
             reached = head.sequence - 1;
             break;
         }
-        let Some(event) = event(db, head.sequence).await? else { continue };
+        let Some(event) = find_event(db, head.sequence).await? else { continue };
         judged += wanted.len();
         for workflow in wanted {
-            if let Some(new) = engine.judge(db, workflow, head, &event).await? {
-                made.extend(chains.link(db, new, engine.settings.runs_chained).await?.map(|new| (head.sequence, new)));
+            if let Some(new) = engine.build_event_run(db, workflow, head, &event).await? {
+                made.extend(
+                    chains.admit_run(db, new, engine.settings.runs_chained).await?.map(|new| (head.sequence, new)),
+                );
             }
             // Evaluating filters takes a while; other tasks get to run in between.
             tokio::task::yield_now().await;
@@ -84,17 +86,17 @@ pub async fn step(engine: &Running, lane: &Lane) -> Result<Upkeep> {
     let (held, run_max_ms) = (lane.clone(), engine.settings.run_max_ms);
     let written = db.write(async move |tx| {
         tx.tick().await?;
-        if !held.hold(tx).await? {
+        if !held.extend_lease(tx).await? {
             return Ok(None);
         }
         // The last trigger was disabled meanwhile, and perhaps enabled again: the follower starts over, and so does this.
-        if !follow::advance(tx, FOLLOWER, position, reached).await? {
+        if !follow::advance_position(tx, FOLLOWER, position, reached).await? {
             return Ok(Some(1));
         }
         for (number, new) in made {
-            make(tx, new, number, run_max_ms).await?;
+            create_run(tx, new, number, run_max_ms).await?;
         }
-        tx.world().faults.check("follow.made.before_commit")?;
+        tx.env().faults.check_in_tx("follow.made.before_commit")?;
         Ok(Some(1))
     });
     match written.await {
@@ -104,30 +106,33 @@ pub async fn step(engine: &Running, lane: &Lane) -> Result<Upkeep> {
     }
 }
 
-async fn make(tx: &mut Tx, new: NewRun, number: i64, run_max_ms: i64) -> Result<()> {
+async fn create_run(tx: &mut Tx, new: NewRun, number: i64, run_max_ms: i64) -> Result<()> {
     // The workflow was disabled meanwhile, if only briefly: it starts no run for this event.
     let Some(revision) = tx.find::<i64>(IN_FORCE, args![new.workflow_id, number]).await? else { return Ok(()) };
     if revision != new.revision {
         return Err(Error::conflict("the workflow has been changed"));
     }
     let at = tx.tick().await?.at;
-    let id = RunId::new_numbered(tx.world(), at, number);
-    let run = new.at(id, at, run_max_ms);
-    runs::insert(tx, &run).await
+    let id = RunId::new_numbered(tx.env(), at, number);
+    let run = new.into_stored(id, at, run_max_ms);
+    runs::insert_run(tx, &run).await
 }
 
-async fn triggers(db: &Db) -> Result<HashMap<String, Vec<Wanted>>> {
+async fn load_triggers(db: &Db) -> Result<HashMap<String, Vec<EventTriggerRow>>> {
     let rows: Vec<(String, WorkflowId, i64, i64, String)> = db.list(TRIGGERS, args![TRIGGERS_MAX]).await?;
-    let mut triggers: HashMap<String, Vec<Wanted>> = HashMap::new();
+    let mut triggers: HashMap<String, Vec<EventTriggerRow>> = HashMap::new();
     for (pattern, workflow_id, after_sequence, revision, name) in rows {
-        triggers.entry(pattern).or_default().push(Wanted { workflow_id, after_sequence, revision, name });
+        triggers.entry(pattern).or_default().push(EventTriggerRow { workflow_id, after_sequence, revision, name });
     }
     Ok(triggers)
 }
 
 /// The workflows whose triggers match an event, each once. Events for a single endpoint match none.
-fn wanted<'a>(triggers: &'a HashMap<String, Vec<Wanted>>, head: &Head) -> Vec<&'a Wanted> {
-    let mut wanted: Vec<&Wanted> = Vec::new();
+fn matching_triggers<'a>(
+    triggers: &'a HashMap<String, Vec<EventTriggerRow>>,
+    head: &EventHead,
+) -> Vec<&'a EventTriggerRow> {
+    let mut wanted: Vec<&EventTriggerRow> = Vec::new();
     if is_for_one_endpoint(&head.kind) {
         return wanted;
     }
@@ -143,20 +148,26 @@ fn wanted<'a>(triggers: &'a HashMap<String, Vec<Wanted>>, head: &Head) -> Vec<&'
     wanted
 }
 
-async fn event(db: &Db, sequence: i64) -> Result<Option<Value>> {
-    let body = follow::body(db, sequence).await?;
+async fn find_event(db: &Db, sequence: i64) -> Result<Option<Value>> {
+    let body = follow::find_body(db, sequence).await?;
     // An event that cannot be parsed does not block the others: expressions read it as null.
     Ok(body.map(|body| serde_json::from_str(&body).unwrap_or(Value::Null)))
 }
 
-impl Running {
+impl EngineContext {
     /// The run for an event, if it passes the filter. If the filter fails, or the definition can no longer be run, the run
     /// is created with that error and fails.
-    async fn judge(&self, db: &Db, workflow: &Wanted, head: &Head, event: &Value) -> Result<Option<NewRun>> {
-        let now = db.world().now();
-        let error = match self.ready(db, workflow.workflow_id, workflow.revision).await? {
+    async fn build_event_run(
+        &self,
+        db: &Db,
+        workflow: &EventTriggerRow,
+        head: &EventHead,
+        event: &Value,
+    ) -> Result<Option<NewRun>> {
+        let now = db.env().now();
+        let error = match self.get_revision(db, workflow.workflow_id, workflow.revision).await? {
             Err(error) => Some(error),
-            Ok(revision) => match revision.compiled.filter.as_ref().map(|filter| passes(filter, event, now)) {
+            Ok(revision) => match revision.compiled.filter.as_ref().map(|filter| passes_filter(filter, event, now)) {
                 Some(Ok(false)) => return Ok(None),
                 Some(Err(StepError { code, detail })) => Some(RunError { code, detail, step_id: None }),
                 Some(Ok(true)) | None => None,
@@ -187,18 +198,18 @@ impl Running {
 
 /// The number of runs in each chain of this batch.
 #[derive(Default)]
-struct Chains(HashMap<i64, i64>);
+struct ChainCounts(HashMap<i64, i64>);
 
-impl Chains {
+impl ChainCounts {
     /// Counts a run in its chain. The first run beyond the limit is created and fails; further runs are not created.
-    async fn link(&mut self, db: &Db, mut new: NewRun, most: i64) -> Result<Option<NewRun>> {
+    async fn admit_run(&mut self, db: &Db, mut new: NewRun, most: i64) -> Result<Option<NewRun>> {
         // A chain from before chains were counted has no root; its depth bounds it.
         if new.depth == 1 || new.root == 0 {
             return Ok(Some(new));
         }
         let count = match self.0.entry(new.root) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(unknown) => unknown.insert(db.one(COUNT_CHAIN, args![new.root, most + 1]).await?),
+            Entry::Vacant(unknown) => unknown.insert(db.get_one(COUNT_CHAIN, args![new.root, most + 1]).await?),
         };
         *count += 1;
         if *count == most + 1 {
@@ -209,7 +220,7 @@ impl Chains {
     }
 }
 
-async fn queue_room(db: &Db, settings: &Settings) -> Result<usize> {
-    let queued: i64 = db.one(runs::COUNT_QUEUED, args![settings.runs_queued]).await?;
+async fn queue_room(db: &Db, settings: &WorkflowSettings) -> Result<usize> {
+    let queued: i64 = db.get_one(runs::COUNT_QUEUED, args![settings.runs_queued]).await?;
     Ok(usize::try_from(settings.runs_queued - queued).unwrap_or(0))
 }

@@ -7,7 +7,7 @@ use kernel::base::Word;
 use super::super::Status;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Control {
+pub enum RunControl {
     Cancel,
     Retry,
     /// The step, if several wait for an approval.
@@ -15,23 +15,23 @@ pub enum Control {
     Reject(Option<String>),
 }
 
-impl Control {
+impl RunControl {
     /// The action of the audit entry, and the participle for error messages.
-    fn deed(&self) -> (&'static str, &'static str) {
+    fn audit_labels(&self) -> (&'static str, &'static str) {
         match self {
-            Control::Cancel => ("workflow.cancel", "cancelled"),
-            Control::Retry => ("workflow.retry", "retried"),
-            Control::Approve(_) => ("workflow.approve", "approved"),
-            Control::Reject(_) => ("workflow.reject", "rejected"),
+            RunControl::Cancel => ("workflow.cancel", "cancelled"),
+            RunControl::Retry => ("workflow.retry", "retried"),
+            RunControl::Approve(_) => ("workflow.approve", "approved"),
+            RunControl::Reject(_) => ("workflow.reject", "rejected"),
         }
     }
 
     /// The outcome of an approval step, as `/metrics` counts it.
-    pub fn decided(&self) -> Option<&'static str> {
+    pub fn approval_outcome(&self) -> Option<&'static str> {
         match self {
-            Control::Approve(_) => Some(Status::Succeeded.as_str()),
-            Control::Reject(_) => Some(Status::Failed.as_str()),
-            Control::Cancel | Control::Retry => None,
+            RunControl::Approve(_) => Some(Status::Succeeded.as_str()),
+            RunControl::Reject(_) => Some(Status::Failed.as_str()),
+            RunControl::Cancel | RunControl::Retry => None,
         }
     }
 }

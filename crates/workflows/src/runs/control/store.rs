@@ -4,7 +4,7 @@
 //! steps as they are saved here.
 
 use kernel::args;
-use kernel::audit::{self, Entry};
+use kernel::audit::{self, NewAuditEntry};
 use kernel::base::{Error, Result, Timestamp};
 use kernel::http::IfMatch;
 use kernel::jobs::lanes;
@@ -12,56 +12,65 @@ use kernel::jobs::steps;
 use kernel::store::Tx;
 use serde_json::json;
 
-use super::super::super::engine::store::{go_on, is_deleted, needs, stop};
+use super::super::super::engine::store::{advance_run, is_workflow_deleted, need_indexes, stop_run};
 use super::super::super::{
-    Attempt, Definition, LANE_KEY, OnError, RunDetail, RunId, Settings, Status, StepError, WORKFLOW_LANE,
+    Definition, LANE_KEY, OnError, RunDetail, RunId, Status, StepAttempt, StepError, WORKFLOW_LANE, WorkflowSettings,
 };
-use super::super::store::{read, save};
-use super::super::{StoredRun, detail, forbidden, parse};
-use super::Control;
+use super::super::store::{get_run, update_run};
+use super::super::{StoredRun, build_detail, parse_json, transition_forbidden};
+use super::RunControl;
 
 kernel::statements! {
     DEFINITION = "SELECT definition FROM workflow_revisions WHERE tenant_id = $1 AND workflow_id = $2 AND revision = $3";
 }
 
-pub async fn control(
+pub async fn apply_control(
     tx: &mut Tx,
     id: RunId,
     if_match: &IfMatch,
-    control: Control,
-    settings: &Settings,
+    control: RunControl,
+    settings: &WorkflowSettings,
 ) -> Result<RunDetail> {
     tx.tick().await?;
-    lanes::wake(tx, WORKFLOW_LANE, LANE_KEY).await?;
-    let mut run = read(tx, id).await?;
-    if_match.check(run.run.version)?;
+    lanes::wake_lane(tx, WORKFLOW_LANE, LANE_KEY).await?;
+    let mut run = get_run(tx, id).await?;
+    if_match.check_version(run.run.version)?;
     let definition: Definition =
-        parse(&tx.one::<String>(DEFINITION, args![run.run.workflow_id, run.run.revision]).await?)?;
-    let (action, done) = control.deed();
+        parse_json(&tx.get_one::<String>(DEFINITION, args![run.run.workflow_id, run.run.revision]).await?)?;
+    let (action, done) = control.audit_labels();
     let status = run.run.status;
     match &control {
-        Control::Cancel if !status.is_over() => stop(tx, &mut run, Status::Cancelled).await?,
-        Control::Retry if matches!(status, Status::Failed | Status::TimedOut) && !run.run.dry_run => {
-            retry(tx, &mut run, &definition, settings).await?;
+        RunControl::Cancel if !status.is_finished() => stop_run(tx, &mut run, Status::Cancelled).await?,
+        RunControl::Retry if matches!(status, Status::Failed | Status::TimedOut) && !run.run.dry_run => {
+            retry_run(tx, &mut run, &definition, settings).await?;
         }
-        Control::Approve(step) if !status.is_over() => decide(tx, &mut run, &definition, step.as_deref(), true).await?,
-        Control::Reject(step) if !status.is_over() => decide(tx, &mut run, &definition, step.as_deref(), false).await?,
-        _ => return Err(forbidden(status, done)),
+        RunControl::Approve(step) if !status.is_finished() => {
+            decide_approval(tx, &mut run, &definition, step.as_deref(), true).await?
+        }
+        RunControl::Reject(step) if !status.is_finished() => {
+            decide_approval(tx, &mut run, &definition, step.as_deref(), false).await?
+        }
+        _ => return Err(transition_forbidden(status, done)),
     }
-    audit::record(tx, Entry::new(action, "workflow_run", id)).await?;
-    let noted = steps::read_all(tx, WORKFLOW_LANE, &id.to_string()).await?;
-    detail(run.run, &definition, &noted)
+    audit::record_entry(tx, NewAuditEntry::new(action, "workflow_run", id)).await?;
+    let noted = steps::list_steps_in_tx(tx, WORKFLOW_LANE, &id.to_string()).await?;
+    build_detail(run.run, &definition, &noted)
 }
 
 /// Resets the failed steps to ready, and deletes the steps that were skipped because of them.
-async fn retry(tx: &mut Tx, run: &mut StoredRun, definition: &Definition, settings: &Settings) -> Result<()> {
-    if is_deleted(tx, run.run.workflow_id).await? {
+async fn retry_run(
+    tx: &mut Tx,
+    run: &mut StoredRun,
+    definition: &Definition,
+    settings: &WorkflowSettings,
+) -> Result<()> {
+    if is_workflow_deleted(tx, run.run.workflow_id).await? {
         let detail = "The workflow of this run has been deleted.";
         return Err(Error::new(feature_kit::INVALID_TRANSITION, detail));
     }
-    let (at, now, owner) = (tx.tick().await?.at, tx.world().now(), run.run.id.to_string());
-    let noted = steps::read_all(tx, WORKFLOW_LANE, &owner).await?;
-    let needs = needs(&definition.steps);
+    let (at, now, owner) = (tx.tick().await?.at, tx.env().now(), run.run.id.to_string());
+    let noted = steps::list_steps_in_tx(tx, WORKFLOW_LANE, &owner).await?;
+    let needs = need_indexes(&definition.steps);
     let mut anew = vec![false; definition.steps.len()];
     for (place, step) in definition.steps.iter().enumerate() {
         let Some(known) = noted.iter().find(|known| known.name == step.id) else { continue };
@@ -69,15 +78,16 @@ async fn retry(tx: &mut Tx, run: &mut StoredRun, definition: &Definition, settin
         let is_why = step.on_error == OnError::Fail || known.error.is_none();
         if matches!(known.state, Status::Failed | Status::TimedOut) && is_why {
             anew[place] = true;
-            let mut again = steps::Step { attempt: known.attempt, ..steps::Step::ready(&owner, &step.id, at) };
+            let mut again =
+                steps::StepRecord { attempt: known.attempt, ..steps::StepRecord::new_ready(&owner, &step.id, at) };
             if step.uses == "http.request" {
                 // `now` keeps its value: the request with the same idempotency key must have the same content.
                 again.ready_at = known.ready_at;
             }
             again.next_at = Some(now);
-            again.deadline_at = step.timeout_seconds.map(|seconds| now.plus(seconds * 1_000));
+            again.deadline_at = step.timeout_seconds.map(|seconds| now.plus_ms(seconds * 1_000));
             again.attempts.clone_from(&known.attempts);
-            steps::save(tx, WORKFLOW_LANE, LANE_KEY, &again).await?;
+            steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &again).await?;
         }
     }
     if !anew.contains(&true) {
@@ -96,17 +106,17 @@ async fn retry(tx: &mut Tx, run: &mut StoredRun, definition: &Definition, settin
     for (place, step) in definition.steps.iter().enumerate() {
         let skipped = noted.iter().any(|known| known.name == step.id && known.state == Status::Skipped);
         if anew[place] && skipped {
-            steps::forget(tx, WORKFLOW_LANE, &owner, &step.id).await?;
+            steps::delete_step(tx, WORKFLOW_LANE, &owner, &step.id).await?;
         }
     }
     run.run.error = None;
-    run.run.deadline_at = now.plus(settings.run_max_ms);
-    run.turn(Status::Running, at);
-    save(tx, run).await
+    run.run.deadline_at = now.plus_ms(settings.run_max_ms);
+    run.transition_status(Status::Running, at);
+    update_run(tx, run).await
 }
 
 /// Approves or rejects the step that waits for it.
-async fn decide(
+async fn decide_approval(
     tx: &mut Tx,
     run: &mut StoredRun,
     definition: &Definition,
@@ -115,7 +125,7 @@ async fn decide(
 ) -> Result<()> {
     let owner = run.run.id.to_string();
     let is_approval = |name: &str| definition.steps.iter().any(|step| step.id == name && step.uses == "approval");
-    let mut waiting = steps::read_all(tx, WORKFLOW_LANE, &owner).await?;
+    let mut waiting = steps::list_steps_in_tx(tx, WORKFLOW_LANE, &owner).await?;
     waiting.retain(|step| step.state == Status::Waiting && is_approval(&step.name));
     if let Some(wanted) = step_id {
         waiting.retain(|step| step.name == wanted);
@@ -131,7 +141,7 @@ async fn decide(
             return Err(Error::invalid("/step_id", "required", detail));
         }
     };
-    let (at, now) = (tx.tick().await?.at, tx.world().now());
+    let (at, now) = (tx.tick().await?.at, tx.env().now());
     // The deadline has passed, and the engine has only not saved the timeout yet.
     if step.deadline_at.is_some_and(|deadline| deadline <= now) {
         let detail = "The time for this approval is over.";
@@ -140,20 +150,20 @@ async fn decide(
     let by = tx.actor().who.clone();
     let error = (!approved)
         .then(|| StepError { code: "approval_rejected".to_owned(), detail: format!("{} rejected it.", by.name) });
-    let mut attempts: Vec<Attempt> = parse(&step.attempts)?;
-    attempts.push(decision(&step, at, error.clone()));
-    step.attempts = json(&attempts)?;
+    let mut attempts: Vec<StepAttempt> = parse_json(&step.attempts)?;
+    attempts.push(decision_attempt(&step, at, error.clone()));
+    step.attempts = to_json_text(&attempts)?;
     step.attempt += 1;
-    step.output = Some(json(&json!({ "approved": approved, "by": by, "at": at }))?);
-    step.error = error.as_ref().map(json).transpose()?;
-    step.end(if approved { Status::Succeeded } else { Status::Failed }, at);
-    steps::save(tx, WORKFLOW_LANE, LANE_KEY, &step).await?;
-    go_on(tx, run, &definition.steps).await
+    step.output = Some(to_json_text(&json!({ "approved": approved, "by": by, "at": at }))?);
+    step.error = error.as_ref().map(to_json_text).transpose()?;
+    step.end_with(if approved { Status::Succeeded } else { Status::Failed }, at);
+    steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &step).await?;
+    advance_run(tx, run, &definition.steps).await
 }
 
-fn decision(step: &steps::Step, at: Timestamp, error: Option<StepError>) -> Attempt {
+fn decision_attempt(step: &steps::StepRecord, at: Timestamp, error: Option<StepError>) -> StepAttempt {
     let began = step.started_at.unwrap_or(step.ready_at);
-    Attempt {
+    StepAttempt {
         number: step.attempt + 1,
         at: began,
         ended_at: Some(at),
@@ -163,6 +173,6 @@ fn decision(step: &steps::Step, at: Timestamp, error: Option<StepError>) -> Atte
     }
 }
 
-fn json<T: serde::Serialize>(value: &T) -> Result<String> {
+fn to_json_text<T: serde::Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(Error::internal)
 }

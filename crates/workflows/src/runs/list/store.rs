@@ -4,22 +4,22 @@ use kernel::args;
 use kernel::base::{Result, Timestamp, Word};
 use kernel::http::PageBytes;
 use kernel::jobs::steps;
-use kernel::store::{ARMS_MAX, Arms, Db, FromRow, Passed, Row, Select, Value, Walk};
+use kernel::store::{ARMS_MAX, ArmSql, Db, FromRow, IndexWalk, Row, Select, Value, WalkRow};
 
-use super::super::super::{Definition, Run, RunDetail, RunId, Status, WORKFLOW_LANE, WorkflowId};
+use super::super::super::{Definition, RunDetail, RunId, Status, WORKFLOW_LANE, WorkflowId, WorkflowRun};
 use super::super::control::store::DEFINITION;
 use super::super::store::{GET, RunColumns};
-use super::super::{StoredRun, detail, parse};
+use super::super::{StoredRun, build_detail, parse_json};
 use kernel::base::Error;
 
 /// The columns of a run that filters use.
-const RUNS: Arms = Arms::new("id, workflow_id, status", "workflow_runs", &["id"]);
+const RUNS: ArmSql = ArmSql::new("id, workflow_id, status", "workflow_runs", &["id"]);
 
 kernel::statements! {
     BY_ID = kernel::arm!(RUNS);
-    BY_WORKFLOW = kernel::arm!(RUNS.along("workflow_runs_by_workflow").of(&["workflow_id"]));
-    BY_STATUS = kernel::arm!(RUNS.along("workflow_runs_by_status").of(&["status"]));
-    BY_BOTH = kernel::arm!(RUNS.along("workflow_runs_by_both").of(&["workflow_id", "status"]));
+    BY_WORKFLOW = kernel::arm!(RUNS.use_index("workflow_runs_by_workflow").where_equal(&["workflow_id"]));
+    BY_STATUS = kernel::arm!(RUNS.use_index("workflow_runs_by_status").where_equal(&["status"]));
+    BY_BOTH = kernel::arm!(RUNS.use_index("workflow_runs_by_both").where_equal(&["workflow_id", "status"]));
     LIST = RunColumns::SELECT;
 }
 
@@ -36,36 +36,40 @@ pub struct Filter {
 }
 
 /// A row of [`RUNS`].
-struct Brief {
+struct RunSummary {
     id: RunId,
     workflow_id: WorkflowId,
     status: Status,
 }
 
-impl FromRow for Brief {
+impl FromRow for RunSummary {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(Brief { id: row.get(0)?, workflow_id: row.get(1)?, status: Status::stored(&row.get::<String>(2)?)? })
+        Ok(RunSummary {
+            id: row.get(0)?,
+            workflow_id: row.get(1)?,
+            status: Status::from_stored(&row.get::<String>(2)?)?,
+        })
     }
 }
 
-impl Passed for Brief {
+impl WalkRow for RunSummary {
     type Key = RunId;
 
-    fn key(&self) -> RunId {
+    fn sort_key(&self) -> RunId {
         self.id
     }
 }
 
 impl Filter {
-    fn matches(&self, one: &Brief) -> bool {
+    fn matches_run(&self, one: &RunSummary) -> bool {
         self.workflow_id.as_ref().is_none_or(|any| any.contains(&one.workflow_id))
             && self.status.as_ref().is_none_or(|any| any.contains(&one.status))
     }
 
-    fn walk(&self, after: Option<RunId>) -> Walk<RunId> {
+    fn build_walk(&self, after: Option<RunId>) -> IndexWalk<RunId> {
         let below = after.or(self.until.map(RunId::first_at)).unwrap_or_else(RunId::after_all);
         let least = RunId::first_at(self.since.unwrap_or(Timestamp::from_millis(0)));
-        let walk = |text, values: Vec<Vec<Value>>, exact: bool| Walk::new(text, values, least..below, exact);
+        let walk = |text, values: Vec<Vec<Value>>, exact: bool| IndexWalk::new(text, values, least..below, exact);
         let statuses = |any: &[Status]| any.iter().map(|status| vec![status.as_str().into()]).collect();
         let workflows = |any: &[WorkflowId]| any.iter().map(|id| vec![(*id).into()]).collect();
         match (&self.workflow_id, &self.status) {
@@ -84,11 +88,17 @@ impl Filter {
 }
 
 /// Newest first, by id; also returns where the next page starts.
-pub async fn list(db: &Db, filter: &Filter, after: Option<RunId>, limit: usize) -> Result<(Vec<Run>, Option<RunId>)> {
-    let (rows, next) = filter.walk(after).page(db, limit, |one: &Brief| filter.matches(one)).await?;
+pub async fn list_runs(
+    db: &Db,
+    filter: &Filter,
+    after: Option<RunId>,
+    limit: usize,
+) -> Result<(Vec<WorkflowRun>, Option<RunId>)> {
+    let (rows, next) =
+        filter.build_walk(after).load_page(db, limit, |one: &RunSummary| filter.matches_run(one)).await?;
     let (mut found, mut bytes, mut shown) = (Vec::new(), PageBytes::default(), after);
     for part in rows.chunks(READ_ROWS) {
-        let select = Select::new(LIST).any("id", part.iter().map(|row| row.id)).limit(part.len());
+        let select = Select::new(LIST).where_in("id", part.iter().map(|row| row.id)).limit(part.len());
         let mut runs: Vec<StoredRun> = db.select(&select).await?;
         runs.sort_by_key(|run| std::cmp::Reverse(run.run.id));
         // The status may have changed since the index was walked.
@@ -107,10 +117,10 @@ pub async fn list(db: &Db, filter: &Filter, after: Option<RunId>, limit: usize) 
 }
 
 /// One run with its steps.
-pub async fn get(db: &Db, id: RunId) -> Result<RunDetail> {
+pub async fn get_run_detail(db: &Db, id: RunId) -> Result<RunDetail> {
     let run: StoredRun = db.find(GET, args![id]).await?.ok_or_else(Error::not_found)?;
     let definition: Definition =
-        parse(&db.one::<String>(DEFINITION, args![run.run.workflow_id, run.run.revision]).await?)?;
-    let noted = steps::list(db, WORKFLOW_LANE, &run.run.id.to_string()).await?;
-    detail(run.run, &definition, &noted)
+        parse_json(&db.get_one::<String>(DEFINITION, args![run.run.workflow_id, run.run.revision]).await?)?;
+    let noted = steps::list_steps(db, WORKFLOW_LANE, &run.run.id.to_string()).await?;
+    build_detail(run.run, &definition, &noted)
 }

@@ -1,7 +1,7 @@
 //! SQL that starts a run by hand.
 
 use kernel::args;
-use kernel::audit::{self, Entry};
+use kernel::audit::{self, NewAuditEntry};
 use kernel::base::{Error, FieldError, Result};
 use kernel::jobs::lanes;
 use kernel::store::{Db, Tx};
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::super::super::schema::InputSchema;
 use super::super::super::{
-    Definition, LANE_KEY, RunDetail, RunId, RunTrigger, Settings, TriggerKind, WORKFLOW_LANE, WorkflowId,
+    Definition, LANE_KEY, RunDetail, RunId, RunTrigger, TriggerKind, WORKFLOW_LANE, WorkflowId, WorkflowSettings,
 };
-use super::super::store::{NewRun, check_queue, insert};
-use super::super::{StoredRun, detail, parse};
+use super::super::store::{NewRun, check_queue, insert_run};
+use super::super::{StoredRun, build_detail, parse_json};
 
 kernel::statements! {
     DEFINED = "SELECT w.enabled, w.revision, r.definition FROM workflows w
@@ -23,7 +23,7 @@ kernel::statements! {
 
 /// An input that was checked against a revision, right before the transaction that starts the run.
 #[derive(Clone)]
-pub struct Checked {
+pub struct CheckedRun {
     definition: Definition,
     pub revision: i64,
     input: Value,
@@ -31,11 +31,11 @@ pub struct Checked {
 
 /// Checks the input outside of the transaction, which would block other writers: 404, 409 if the workflow is disabled, 422
 /// if the input does not match the schema.
-pub async fn check(db: &Db, id: WorkflowId, input: Value) -> Result<Checked> {
-    let (enabled, revision, definition): (bool, i64, String) = db.one(DEFINED, args![id]).await?;
+pub async fn check_run(db: &Db, id: WorkflowId, input: Value) -> Result<CheckedRun> {
+    let (enabled, revision, definition): (bool, i64, String) = db.get_one(DEFINED, args![id]).await?;
     check_enabled(enabled)?;
-    let definition: Definition = parse(&definition)?;
-    let checking = move || check_input(&definition, &input).map(|()| Checked { definition, revision, input });
+    let definition: Definition = parse_json(&definition)?;
+    let checking = move || check_input(&definition, &input).map(|()| CheckedRun { definition, revision, input });
     tokio::task::spawn_blocking(checking).await.map_err(Error::internal)?
 }
 
@@ -46,7 +46,7 @@ fn check_enabled(enabled: bool) -> Result<()> {
 /// Checks that the workflow exists, is enabled, and still has the revision that the input was checked against.
 pub async fn check_in_force(tx: &mut Tx, id: WorkflowId, wanted: i64) -> Result<String> {
     tx.tick().await?;
-    let (name, enabled, revision): (String, bool, i64) = tx.one(WORKFLOW, args![id]).await?;
+    let (name, enabled, revision): (String, bool, i64) = tx.get_one(WORKFLOW, args![id]).await?;
     check_enabled(enabled)?;
     if revision == wanted {
         return Ok(name);
@@ -59,14 +59,14 @@ pub fn changed_meanwhile() -> Error {
 }
 
 /// Builds the run that a request starts, without inserting it.
-pub async fn prepare(
+pub async fn prepare_run(
     tx: &mut Tx,
     id: WorkflowId,
-    checked: Checked,
+    checked: CheckedRun,
     dry_run: bool,
-    settings: &Settings,
+    settings: &WorkflowSettings,
 ) -> Result<(StoredRun, Definition)> {
-    let Checked { definition, revision, input } = checked;
+    let CheckedRun { definition, revision, input } = checked;
     let workflow_name = check_in_force(tx, id, revision).await?;
     let tick = tx.tick().await?;
     let by = tx.actor().who.clone();
@@ -84,24 +84,29 @@ pub async fn prepare(
         error: None,
         dry_run,
     };
-    let id = RunId::new_numbered(tx.world(), tick.at, tick.sequence);
-    Ok((new.at(id, tick.at, settings.run_max_ms), definition))
+    let id = RunId::new_numbered(tx.env(), tick.at, tick.sequence);
+    Ok((new.into_stored(id, tick.at, settings.run_max_ms), definition))
 }
 
 fn check_input(definition: &Definition, input: &Value) -> Result<()> {
     let Some(schema) = &definition.input_schema else { return Ok(()) };
     let schema = InputSchema::parse(schema).map_err(|_| Error::internal("a schema that was accepted is refused"))?;
     let wrong = |(pointer, detail)| FieldError { pointer: format!("/input{pointer}"), code: "not_of_schema", detail };
-    let errors: Vec<FieldError> = schema.check(input).into_iter().map(wrong).collect();
+    let errors: Vec<FieldError> = schema.validate_input(input).into_iter().map(wrong).collect();
     if errors.is_empty() { Ok(()) } else { Err(Error::invalid_fields(errors)) }
 }
 
 /// Queues a run.
-pub async fn start(tx: &mut Tx, id: WorkflowId, checked: Checked, settings: &Settings) -> Result<RunDetail> {
-    let (run, definition) = prepare(tx, id, checked, false, settings).await?;
+pub async fn start_run(
+    tx: &mut Tx,
+    id: WorkflowId,
+    checked: CheckedRun,
+    settings: &WorkflowSettings,
+) -> Result<RunDetail> {
+    let (run, definition) = prepare_run(tx, id, checked, false, settings).await?;
     check_queue(tx, settings.runs_queued).await?;
-    lanes::wake(tx, WORKFLOW_LANE, LANE_KEY).await?;
-    insert(tx, &run).await?;
-    audit::record(tx, Entry::new("workflow.run", "workflow_run", run.run.id)).await?;
-    detail(run.run, &definition, &[])
+    lanes::wake_lane(tx, WORKFLOW_LANE, LANE_KEY).await?;
+    insert_run(tx, &run).await?;
+    audit::record_entry(tx, NewAuditEntry::new("workflow.run", "workflow_run", run.run.id)).await?;
+    build_detail(run.run, &definition, &[])
 }

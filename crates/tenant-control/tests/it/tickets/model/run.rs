@@ -42,7 +42,7 @@ impl Run {
         let key = server.key(&tenancy, &["tickets:*"]).await;
         let me = server.get(SESSION).cookie(&tenancy.admin).await.ok(200);
         let user = json!({"type": "user", "id": me["actor"]["id"], "name": me["actor"]["name"]});
-        let world = &server.app.world;
+        let world = &server.app.env;
         let colleague = technician(&server, &tenancy, format!("colleague@{slug}.test")).await;
         let other = technician(&server, &tenancy, format!("other@{slug}.test")).await;
         let names = Names(vec![
@@ -243,7 +243,7 @@ impl Run {
     }
 
     fn target(&self, at: Option<usize>) -> String {
-        let nobody = || TicketId::new(&self.server.app.world).to_string();
+        let nobody = || TicketId::new(&self.server.app.env).to_string();
         let id = at.map_or_else(nobody, |at| id_of(&self.plain.tickets[at].record).to_owned());
         format!("{TICKETS}?id={id}")
     }
@@ -259,7 +259,7 @@ impl Run {
             let field = name.replace("since", "at");
             let at = self.at(ticket).and_then(|at| self.plain.tickets[at].record[field].as_str());
             let at = at.map_or(self.server.now(), |text| Timestamp::parse(text).expect("a time"));
-            filters.push((name, at.plus(ms).to_string()));
+            filters.push((name, at.plus_ms(ms).to_string()));
         }
         Question { filters, sort: query.sort, limit: query.limit }
     }
@@ -277,8 +277,8 @@ async fn technician(server: &Server, tenancy: &Tenancy, email: String) -> String
 }
 
 pub async fn organization(server: &Server, tenancy: &Tenancy, slug: &str) -> String {
-    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::system());
-    organizations::create(&db, slug, slug).await.expect("an organization").id.to_string()
+    let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
+    organizations::create_named_organization(&db, slug, slug).await.expect("an organization").id.to_string()
 }
 
 fn id_of(record: &Value) -> &str {

@@ -54,7 +54,8 @@ impl<'a> Drive<'a> {
             if self.retry().await {
                 continue;
             }
-            let Some(due) = lanes::next_due(&self.server.app.store, WORKFLOW_LANE).await.expect("the lanes") else {
+            let Some(due) = lanes::find_next_due(&self.server.app.store, WORKFLOW_LANE).await.expect("the lanes")
+            else {
                 return;
             };
             // Runs have their own end, weeks from now; what waits that long is not waiting for anything here.
@@ -62,7 +63,7 @@ impl<'a> Drive<'a> {
                 return;
             }
             // By whole seconds: what comes due in the same one is done at once, which takes fewer moments.
-            self.server.advance_to(due.max(self.server.now().plus(SECOND_MS)));
+            self.server.advance_to(due.max(self.server.now().plus_ms(SECOND_MS)));
         }
         panic!("something of a workflow is due for ever");
     }

@@ -10,71 +10,71 @@ use crate::base::{Error, Result};
 
 /// A refusal's body in the client's own format, in place of a problem.
 #[derive(Clone)]
-pub struct Spoken {
+pub struct RenderedError {
     pub media_type: &'static str,
     pub body: Bytes,
 }
 
-impl Spoken {
+impl RenderedError {
     /// The answer of a handler that knows the client's format from the request body.
-    pub fn answer(self, error: Error) -> Response {
+    pub fn into_answer(self, error: Error) -> Response {
         let mut response = error.into_response();
         response.extensions_mut().insert(self);
         response
     }
 
     /// A response with the body and its content type.
-    pub(super) fn said(self) -> Response {
+    pub(super) fn into_body_response(self) -> Response {
         ([(header::CONTENT_TYPE, self.media_type)], Body::from(self.body)).into_response()
     }
 }
 
 /// Renders an error for the sender of these request headers; `None` means a problem.
-pub type Speak = fn(&HeaderMap, &Error) -> Option<Spoken>;
+pub type ErrorRenderer = fn(&HeaderMap, &Error) -> Option<RenderedError>;
 
 /// Renders the HTML page of a refusal. `page` is the page or form that the request matched, if any. Only the body and the
 /// headers of the response are used.
 pub type RefusalPage = fn(error: &Error, request_id: &str, page: Option<&'static str>) -> Result<Response>;
 
 /// The format of a request's refusals, if they are not always a problem.
-pub(super) enum Manner {
+pub(super) enum ErrorFormat {
     /// Set when a handler extracts a [`PassHolder`](super::PassHolder): earlier refusals are problems.
     Pass {
         /// The `WWW-Authenticate` header.
         challenge: &'static str,
         /// The renderer, and a copy of the request's headers for it.
-        speak: Option<(Speak, HeaderMap)>,
+        speak: Option<(ErrorRenderer, HeaderMap)>,
     },
     /// Set when a request arrives at a page, a form or an unknown path. Only browsers get the page.
-    People { show: RefusalPage, page: Option<&'static str>, is_browser: bool },
+    Html { show: RefusalPage, page: Option<&'static str>, is_browser: bool },
 }
 
-impl Manner {
+impl ErrorFormat {
     /// The body in place of a problem.
-    pub fn say(&self, error: &Error, request_id: &str) -> Option<Response> {
+    pub fn render_body(&self, error: &Error, request_id: &str) -> Option<Response> {
         match self {
-            Manner::Pass { speak, .. } => {
+            ErrorFormat::Pass { speak, .. } => {
                 let (speak, headers) = speak.as_ref()?;
-                speak(headers, error).map(Spoken::said)
+                speak(headers, error).map(RenderedError::into_body_response)
             }
-            Manner::People { show, page, is_browser: true } => {
+            ErrorFormat::Html { show, page, is_browser: true } => {
                 let shown = show(error, request_id, *page);
                 shown.inspect_err(|error| tracing::error!(%error, request_id, "failed to render a refusal page")).ok()
             }
-            Manner::People { is_browser: false, .. } => None,
+            ErrorFormat::Html { is_browser: false, .. } => None,
         }
     }
 
     /// The `WWW-Authenticate` header, where it differs from the default.
     pub fn challenge(&self) -> Option<HeaderValue> {
         match self {
-            Manner::Pass { challenge, .. } => Some(HeaderValue::from_static(challenge)),
-            Manner::People { .. } => None,
+            ErrorFormat::Pass { challenge, .. } => Some(HeaderValue::from_static(challenge)),
+            ErrorFormat::Html { .. } => None,
         }
     }
 
     /// Whether the format depends on the `Accept` header.
-    pub fn is_chosen(&self) -> bool {
-        matches!(self, Manner::People { .. })
+    pub fn is_negotiated(&self) -> bool {
+        matches!(self, ErrorFormat::Html { .. })
     }
 }

@@ -5,10 +5,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use kernel::base::{Error, Result};
-use kernel::store::{Db, TenantTurns};
+use kernel::store::{Db, TenantLimiter};
 use tokio::sync::Semaphore;
 
-use super::index::{Asked, Found, Serving};
+use super::index::{IndexQuery, SearchResults, ServingIndex};
 
 /// How long a search waits for its permits.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -17,116 +17,116 @@ const BEHIND_AFTER: Duration = Duration::from_secs(15);
 
 /// The search index of this node. All clones share one index.
 #[derive(Clone)]
-pub struct Served(Arc<Shared>);
+pub struct SearchService(Arc<ServiceShared>);
 
-struct Shared {
-    state: RwLock<State>,
-    began: Instant,
+struct ServiceShared {
+    state: RwLock<IndexState>,
+    started_at: Instant,
     /// Permits for concurrent searches: one for each processor, half of them for one tenant.
-    all: Arc<Semaphore>,
-    each: TenantTurns,
+    node_permits: Arc<Semaphore>,
+    tenant_permits: TenantLimiter,
     /// A search has failed, so the files may be damaged.
-    is_doubted: AtomicBool,
+    has_failed_search: AtomicBool,
 }
 
-enum State {
+enum IndexState {
     /// There is no index yet.
     Building,
     /// The index has everything that was committed before that moment.
-    Serving(Arc<Serving>, Instant),
+    Serving(Arc<ServingIndex>, Instant),
 }
 
-impl Default for Served {
+impl Default for SearchService {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from).max(2);
-        Served(Arc::new(Shared {
-            state: RwLock::new(State::Building),
-            began: Instant::now(),
-            all: Arc::new(Semaphore::new(processors)),
-            each: TenantTurns::new(processors / 2),
-            is_doubted: AtomicBool::new(false),
+        SearchService(Arc::new(ServiceShared {
+            state: RwLock::new(IndexState::Building),
+            started_at: Instant::now(),
+            node_permits: Arc::new(Semaphore::new(processors)),
+            tenant_permits: TenantLimiter::new(processors / 2),
+            has_failed_search: AtomicBool::new(false),
         }))
     }
 }
 
-impl Served {
+impl SearchService {
     /// The index; an error if there is none or if it is too far behind.
-    pub fn get(&self) -> Result<Arc<Serving>> {
+    pub fn get(&self) -> Result<Arc<ServingIndex>> {
         match &*self.0.state.read().unwrap_or_else(PoisonError::into_inner) {
-            State::Building => Err(Error::unavailable("the search index is being built")),
-            State::Serving(_, fresh_at) if fresh_at.elapsed() > BEHIND_AFTER => {
+            IndexState::Building => Err(Error::unavailable("the search index is being built")),
+            IndexState::Serving(_, fresh_at) if fresh_at.elapsed() > BEHIND_AFTER => {
                 Err(Error::unavailable("the search index cannot be kept up to date"))
             }
-            State::Serving(serving, _) => Ok(serving.clone()),
+            IndexState::Serving(serving, _) => Ok(serving.clone()),
         }
     }
 
     /// Searches for the tenant of this handle. `None` if the query would exceed its budget.
-    pub async fn search(&self, db: &Db, asked: Asked) -> Result<Option<Found>> {
+    pub async fn search(&self, db: &Db, asked: IndexQuery) -> Result<Option<SearchResults>> {
         // Checked before waiting: a node without an index answers at once.
         self.get()?;
         let turns = async {
-            let of_tenant = self.0.each.take_for(db, WAIT_MAX).await?;
-            Ok::<_, Error>((of_tenant, self.0.all.clone().acquire_owned().await.map_err(Error::internal)?))
+            let of_tenant = self.0.tenant_permits.acquire_for(db, WAIT_MAX).await?;
+            Ok::<_, Error>((of_tenant, self.0.node_permits.clone().acquire_owned().await.map_err(Error::internal)?))
         };
         let turns = tokio::time::timeout(WAIT_MAX, turns).await;
         let turns = turns.map_err(|_| Error::unavailable("too many searches are waiting"))??;
         let serving = self.get()?;
-        blocking(move || {
+        run_blocking(move || {
             // The permits are held until the search ends, which continues when the caller disconnects.
             let _turns = turns;
             serving.search(&asked)
         })
         .await
-        .map_err(|error| self.doubt(&error))
+        .map_err(|error| self.record_failure(&error))
     }
 
     /// Asks for an inspection of the files: they can be damaged after they were written, and tantivy panics on some damage.
-    fn doubt(&self, error: &Error) -> Error {
-        let cause = error.cause().unwrap_or_else(|| error.to_string());
+    fn record_failure(&self, error: &Error) -> Error {
+        let cause = error.cause_chain().unwrap_or_else(|| error.to_string());
         tracing::error!(cause, "search failed; the index files will be checked");
-        self.0.is_doubted.store(true, Ordering::Relaxed);
+        self.0.has_failed_search.store(true, Ordering::Relaxed);
         Error::unavailable("the search index may be damaged, and is looked at")
     }
 
     /// Whether a search has failed since the last call.
-    pub(super) fn take_doubt(&self) -> bool {
-        self.0.is_doubted.swap(false, Ordering::Relaxed)
+    pub(super) fn take_failure(&self) -> bool {
+        self.0.has_failed_search.swap(false, Ordering::Relaxed)
     }
 
     /// Makes this index serve. It has everything that was committed before `fresh_at`.
-    pub(super) fn serve(&self, serving: Arc<Serving>, fresh_at: Instant) {
-        self.set(State::Serving(serving, fresh_at));
+    pub(super) fn mark_serving(&self, serving: Arc<ServingIndex>, fresh_at: Instant) {
+        self.set(IndexState::Serving(serving, fresh_at));
     }
 
     /// Stops serving until the next index is built.
-    pub(super) fn build(&self) {
-        self.set(State::Building);
+    pub(super) fn mark_building(&self) {
+        self.set(IndexState::Building);
     }
 
     /// How far the index is behind the store; `None` while there is no index.
     pub fn lag(&self) -> Option<Duration> {
         match &*self.0.state.read().unwrap_or_else(PoisonError::into_inner) {
-            State::Building => None,
-            State::Serving(_, fresh_at) => Some(fresh_at.elapsed()),
+            IndexState::Building => None,
+            IndexState::Serving(_, fresh_at) => Some(fresh_at.elapsed()),
         }
     }
 
     /// Reports how far the index is behind the store as a metric.
-    pub(super) fn note_lag(&self) {
+    pub(super) fn report_lag(&self) {
         let lag = match &*self.0.state.read().unwrap_or_else(PoisonError::into_inner) {
-            State::Building => self.0.began.elapsed(),
-            State::Serving(_, fresh_at) => fresh_at.elapsed(),
+            IndexState::Building => self.0.started_at.elapsed(),
+            IndexState::Serving(_, fresh_at) => fresh_at.elapsed(),
         };
         metrics::gauge!("search_lag_seconds").set(lag.as_secs_f64());
     }
 
-    fn set(&self, state: State) {
+    fn set(&self, state: IndexState) {
         *self.0.state.write().unwrap_or_else(PoisonError::into_inner) = state;
     }
 }
 
 /// Runs a job on a blocking thread, off the threads that serve requests.
-pub(super) async fn blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(super) async fn run_blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(job).await.map_err(Error::internal)?
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kernel::base::{MINUTE_MS, Result, SECOND_MS, Timestamp};
 use kernel::http::App;
-use kernel::jobs::{Node, lanes};
+use kernel::jobs::{ServerNode, lanes};
 
 use webhooks::WEBHOOK_LANE;
 use workflows::WORKFLOW_LANE;
@@ -19,52 +19,52 @@ const MEASURED_MAX_MS: i64 = MINUTE_MS;
 
 /// All clones share one state.
 #[derive(Clone, Default)]
-pub struct Watched(Arc<Known>);
+pub struct HealthMonitor(Arc<MonitorState>);
 
 #[derive(Default)]
-struct Known {
+struct MonitorState {
     /// When the database was last probed, and whether it answered.
     database: tokio::sync::Mutex<Option<(Timestamp, bool)>>,
     /// When the queue was last measured, and how long its oldest due work had waited.
     queue: Mutex<Option<(Timestamp, i64)>>,
 }
 
-impl Watched {
+impl HealthMonitor {
     /// Whether reads and writes are served, as of a second ago at most.
-    pub(super) async fn is_database_there(&self, app: &App) -> bool {
+    pub(super) async fn is_database_up(&self, app: &App) -> bool {
         let mut last = self.0.database.lock().await;
-        let now = app.world.now();
+        let now = app.env.now();
         let before = match *last {
-            Some((at, answered)) if is_within(at, now, PROBE_SHARED_MS) => return answered,
+            Some((at, answered)) if is_recent(at, now, PROBE_SHARED_MS) => return answered,
             Some((_, answered)) => answered,
             None => false,
         };
         // Saved before the probe, so that clients that disconnect early cause no further probes.
         *last = Some((now, before));
-        let answered = probe(app).await;
+        let answered = ping_database(app).await;
         // Saved with the time of the answer, so that waiting requests share it.
-        *last = Some((app.world.now(), answered));
+        *last = Some((app.env.now(), answered));
         answered
     }
 
     /// How long the oldest due work has waited; `None` if there is no recent measurement.
     pub(super) fn queue_lag_ms(&self, now: Timestamp) -> Option<i64> {
         let noted = *self.0.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.filter(|(at, _)| is_within(*at, now, MEASURED_MAX_MS)).map(|(_, lag_ms)| lag_ms)
+        noted.filter(|(at, _)| is_recent(*at, now, MEASURED_MAX_MS)).map(|(_, lag_ms)| lag_ms)
     }
 
-    fn note_queue(&self, at: Timestamp, lag_ms: i64) {
+    fn save_queue_lag(&self, at: Timestamp, lag_ms: i64) {
         *self.0.queue.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, lag_ms));
     }
 }
 
 /// Also false for a time in the future: after a clock was set back, an old result must not stay valid.
-fn is_within(at: Timestamp, now: Timestamp, ms: i64) -> bool {
+fn is_recent(at: Timestamp, now: Timestamp, ms: i64) -> bool {
     (0..ms).contains(&(now.as_millis() - at.as_millis()))
 }
 
-async fn probe(app: &App) -> bool {
-    match tokio::time::timeout(PROBE_MAX, app.ping()).await {
+async fn ping_database(app: &App) -> bool {
+    match tokio::time::timeout(PROBE_MAX, app.ping_store()).await {
         Ok(Ok(())) => return true,
         Ok(Err(error)) => tracing::warn!(%error, "database probe failed"),
         Err(_) => tracing::warn!("database probe timed out"),
@@ -74,14 +74,14 @@ async fn probe(app: &App) -> bool {
 
 /// Measures how long the oldest due work, webhook deliveries and workflow runs, has waited for a node. Waiting caused by an
 /// endpoint or a step is not included.
-pub async fn measure(node: &Node) -> Result<()> {
-    let now = node.world.now();
+pub async fn measure_queue(node: &ServerNode) -> Result<()> {
+    let now = node.env.now();
     let mut lag_ms = 0;
     for kind in [WEBHOOK_LANE, WORKFLOW_LANE] {
-        let due = lanes::longest_due(&node.store, kind, now).await?;
+        let due = lanes::find_longest_due(&node.store, kind, now).await?;
         lag_ms = due.map_or(0, |due| now.as_millis() - due.as_millis()).max(lag_ms);
     }
-    let watched: Watched = node.settings.of_feature();
-    watched.note_queue(now, lag_ms);
+    let watched: HealthMonitor = node.settings.feature_settings();
+    watched.save_queue_lag(now, lag_ms);
     Ok(())
 }

@@ -6,36 +6,36 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Counts the permits held by each key. A key without permits takes no memory.
-pub(super) struct Places<K>(Arc<Mutex<HashMap<K, usize>>>);
+pub(super) struct KeyedPermits<K>(Arc<Mutex<HashMap<K, usize>>>);
 
-impl<K> Default for Places<K> {
+impl<K> Default for KeyedPermits<K> {
     fn default() -> Self {
-        Places(Arc::default())
+        KeyedPermits(Arc::default())
     }
 }
 
-impl<K: Clone + Eq + Hash> Places<K> {
+impl<K: Clone + Eq + Hash> KeyedPermits<K> {
     /// A permit of this key, unless `max` are held. It is released when dropped.
-    pub(super) fn take(&self, name: K, max: usize) -> Option<Place<K>> {
+    pub(super) fn try_acquire(&self, name: K, max: usize) -> Option<KeyedPermit<K>> {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match taken.entry(name.clone()) {
             Entry::Occupied(count) if *count.get() >= max => return None,
             Entry::Vacant(_) if max == 0 => return None,
             entry => *entry.or_insert(0) += 1,
         }
-        Some(Place { places: Places(self.0.clone()), name })
+        Some(KeyedPermit { permits: KeyedPermits(self.0.clone()), key: name })
     }
 }
 
-pub(super) struct Place<K: Clone + Eq + Hash> {
-    places: Places<K>,
-    name: K,
+pub(super) struct KeyedPermit<K: Clone + Eq + Hash> {
+    permits: KeyedPermits<K>,
+    key: K,
 }
 
-impl<K: Clone + Eq + Hash> Drop for Place<K> {
+impl<K: Clone + Eq + Hash> Drop for KeyedPermit<K> {
     fn drop(&mut self) {
-        let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(mut count) = taken.entry(self.name.clone()) {
+        let mut taken = self.permits.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut count) = taken.entry(self.key.clone()) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();

@@ -8,35 +8,35 @@ use super::sha256;
 
 /// A source of random bytes.
 #[derive(Clone, Debug, Default)]
-pub enum Chance {
+pub enum RandomSource {
     #[default]
     System,
     /// The same sequence in every run: for tests only.
     Seeded(Arc<AtomicU64>),
 }
 
-impl Chance {
-    pub fn seeded(seed: u64) -> Self {
-        Chance::Seeded(Arc::new(AtomicU64::new(seed << 32)))
+impl RandomSource {
+    pub fn with_seed(seed: u64) -> Self {
+        RandomSource::Seeded(Arc::new(AtomicU64::new(seed << 32)))
     }
 
     /// Random bytes fit for keys and tokens.
-    pub fn bytes<const N: usize>(&self) -> [u8; N] {
+    pub fn secret_bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
-        self.fill(&mut bytes);
+        self.fill_bytes(&mut bytes);
         bytes
     }
 
-    pub fn fill(&self, bytes: &mut [u8]) {
+    pub fn fill_bytes(&self, bytes: &mut [u8]) {
         match self {
-            Chance::System => {
+            RandomSource::System => {
                 // The generator does not fail on any platform we build for. If it ever did, aborting would be better than
                 // going on with predictable keys.
                 if aws_lc_rs::rand::fill(bytes).is_err() {
                     std::process::abort();
                 }
             }
-            Chance::Seeded(counter) => {
+            RandomSource::Seeded(counter) => {
                 for chunk in bytes.chunks_mut(32) {
                     let n = counter.fetch_add(1, Ordering::Relaxed);
                     chunk.copy_from_slice(&sha256(&n.to_be_bytes())[..chunk.len()]);
@@ -49,11 +49,11 @@ impl Chance {
     /// time, because a call for a few bytes takes about as long as one for hundreds.
     pub fn public_bytes<const N: usize>(&self) -> [u8; N] {
         const { assert!(N <= STOCK_BYTES, "more than the stock holds") };
-        let Chance::System = self else { return self.bytes() };
+        let RandomSource::System = self else { return self.secret_bytes() };
         let mut bytes = [0; N];
         STOCK.with_borrow_mut(|stock| {
             if stock.left < N {
-                self.fill(&mut stock.bytes);
+                self.fill_bytes(&mut stock.bytes);
                 stock.left = STOCK_BYTES;
             }
             stock.left -= N;
@@ -63,31 +63,31 @@ impl Chance {
     }
 
     /// `len` characters of `0-9A-Za-z`, each equally likely.
-    pub fn base62(&self, len: usize) -> String {
+    pub fn base62_text(&self, len: usize) -> String {
         let mut text = String::with_capacity(len);
-        spell(&mut text, len, || self.bytes());
+        push_base62(&mut text, len, || self.secret_bytes());
         text
     }
 
     /// Appends `len` such characters from [`RandomSource::public_bytes`] to the text.
     pub fn push_public_base62(&self, text: &mut String, len: usize) {
-        spell(text, len, || self.public_bytes());
+        push_base62(text, len, || self.public_bytes());
     }
 }
 
 const STOCK_BYTES: usize = 512;
 
 /// Random bytes that were drawn and not used yet.
-struct Stock {
+struct RandomStock {
     bytes: [u8; STOCK_BYTES],
     left: usize,
 }
 
 thread_local! {
-    static STOCK: RefCell<Stock> = const { RefCell::new(Stock { bytes: [0; STOCK_BYTES], left: 0 }) };
+    static STOCK: RefCell<RandomStock> = const { RefCell::new(RandomStock { bytes: [0; STOCK_BYTES], left: 0 }) };
 }
 
-fn spell(text: &mut String, len: usize, mut draw: impl FnMut() -> [u8; 24]) {
+fn push_base62(text: &mut String, len: usize, mut draw: impl FnMut() -> [u8; 24]) {
     let end = text.len() + len;
     while text.len() < end {
         // 248 is the largest multiple of 62 in a byte. Larger bytes would make some characters more likely than others.

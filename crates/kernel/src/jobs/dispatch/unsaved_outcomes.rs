@@ -7,68 +7,68 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::Settled;
+use super::SaveReport;
 use crate::base::{Code, Error, Result};
 
 /// How long saving is retried: within the lease.
-pub const SETTLE_MAX: Duration = Duration::from_secs(15);
-const SETTLE_AGAIN: Duration = Duration::from_millis(500);
+pub const SAVE_RETRY_MAX: Duration = Duration::from_secs(15);
+const SAVE_RETRY_DELAY: Duration = Duration::from_millis(500);
 
-pub struct Unnoted<I, O> {
+pub struct UnsavedOutcomes<I, O> {
     ids: Vec<I>,
     outcomes: Vec<O>,
-    batch: Option<Batch<I, O>>,
+    batch: Option<SaveBatch<I, O>>,
 }
 
 /// The write under way.
-struct Batch<I, O> {
+struct SaveBatch<I, O> {
     ids: Vec<I>,
     outcomes: Arc<Vec<O>>,
     since: Instant,
-    write: JoinHandle<Result<Settled>>,
+    write: JoinHandle<Result<SaveReport>>,
 }
 
-impl<I, O> Default for Unnoted<I, O> {
+impl<I, O> Default for UnsavedOutcomes<I, O> {
     fn default() -> Self {
-        Unnoted { ids: Vec::new(), outcomes: Vec::new(), batch: None }
+        UnsavedOutcomes { ids: Vec::new(), outcomes: Vec::new(), batch: None }
     }
 }
 
-impl<I, O> Unnoted<I, O> {
-    pub fn push(&mut self, id: I, outcome: O) {
+impl<I, O> UnsavedOutcomes<I, O> {
+    pub fn push_outcome(&mut self, id: I, outcome: O) {
         self.ids.push(id);
         self.outcomes.push(outcome);
     }
 
     /// Starts to save the outcomes, unless a write is under way; then the next write takes them.
-    pub fn write(&mut self, settle: impl FnOnce(Arc<Vec<O>>) -> BoxFuture<'static, Result<Settled>>) {
+    pub fn begin_save(&mut self, settle: impl FnOnce(Arc<Vec<O>>) -> BoxFuture<'static, Result<SaveReport>>) {
         if self.batch.is_some() || self.outcomes.is_empty() {
             return;
         }
         let (ids, outcomes) = (std::mem::take(&mut self.ids), Arc::new(std::mem::take(&mut self.outcomes)));
         let write = tokio::spawn(settle(outcomes.clone()));
-        self.batch = Some(Batch { ids, outcomes, since: Instant::now(), write });
+        self.batch = Some(SaveBatch { ids, outcomes, since: Instant::now(), write });
     }
 
     /// Waits for the write under way, or for ever if there is none. The caller passes the result to
     /// [`UnsavedOutcomes::finish_save`].
-    pub async fn written(&mut self) -> Result<Settled> {
+    pub async fn wait_saved(&mut self) -> Result<SaveReport> {
         let Some(batch) = &mut self.batch else { return std::future::pending().await };
         (&mut batch.write).await.map_err(Error::internal).flatten()
     }
 
     /// Handles the result of a write. Retries it during an outage of the database, otherwise returns the ids of its jobs.
-    pub fn ended(
+    pub fn finish_save(
         &mut self,
-        written: &Result<Settled>,
-        settle: impl FnOnce(Arc<Vec<O>>) -> BoxFuture<'static, Result<Settled>>,
+        written: &Result<SaveReport>,
+        settle: impl FnOnce(Arc<Vec<O>>) -> BoxFuture<'static, Result<SaveReport>>,
     ) -> Option<Vec<I>> {
         let is_away = written.as_ref().is_err_and(|error| error.code() == Code::Unavailable);
         match &mut self.batch {
-            Some(batch) if is_away && batch.since.elapsed() < SETTLE_MAX => {
+            Some(batch) if is_away && batch.since.elapsed() < SAVE_RETRY_MAX => {
                 let write = settle(batch.outcomes.clone());
                 batch.write = tokio::spawn(async move {
-                    tokio::time::sleep(SETTLE_AGAIN).await;
+                    tokio::time::sleep(SAVE_RETRY_DELAY).await;
                     write.await
                 });
                 None

@@ -11,12 +11,12 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::credentials::unauthenticated;
+use super::credentials::unauthenticated_error;
 use super::key_format::PublicId;
 use super::role::Role;
 use super::scope::{Scope, Scopes};
 use crate::base::{ApiKeyId, Code, Error, Result, SECOND_MS, SessionId, Timestamp, UserId};
-use crate::store::{Ahead, Db, FromRow, Row, Select, Tx};
+use crate::store::{Db, FromRow, PendingRows, Row, Select, Tx};
 
 crate::statements! {
     FIND_KEY = "SELECT k.scopes, k.allowed_cidrs, k.expires_at,
@@ -44,8 +44,8 @@ const WAIT_MS: i64 = SECOND_MS;
 
 /// The credential that a request presented, by its ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Standing {
-    Person { user: UserId, session: SessionId },
+pub enum CredentialRef {
+    Session { user: UserId, session: SessionId },
     Key { id: ApiKeyId, secret: PublicId },
 }
 
@@ -53,170 +53,176 @@ pub enum Standing {
 #[derive(Clone, Debug)]
 pub struct Rights {
     /// `None` when the service acts on behalf of a saver: see [`super::load_saver_rights`].
-    pub standing: Option<Standing>,
+    pub credential: Option<CredentialRef>,
     pub scopes: Scopes,
     /// The networks that a key is restricted to; empty means no restriction.
     pub allowed_cidrs: Vec<IpNet>,
     /// When a key expires; `None` for a session, whose end does not limit what its user creates.
-    pub ends_at: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
 }
 
-impl Standing {
+impl CredentialRef {
     /// Ticks the tenant's clock, then returns the current rights: 401 if the credential is gone, 403 if the scope is.
-    pub async fn confirm(self, tx: &mut Tx, scope: Scope) -> Result<Rights> {
-        self.ask(tx).await?.confirm(tx, scope).await
+    pub async fn confirm_rights(self, tx: &mut Tx, scope: Scope) -> Result<Rights> {
+        self.query_rights(tx).await?.confirm_rights(tx, scope).await
     }
 
     /// The first half of [`CredentialRef::confirm_rights`]: sends the queries without waiting, so that others can follow.
-    pub async fn ask(self, tx: &mut Tx) -> Result<AskedRights> {
-        tx.tick_ahead().await?;
-        self.look(tx).await
+    pub async fn query_rights(self, tx: &mut Tx) -> Result<PendingRights> {
+        tx.send_tick().await?;
+        self.send_rights_query(tx).await
     }
 
     /// 401 if the credential is gone, before a stored response is replayed. It writes nothing, so the clock does not tick.
-    pub(crate) async fn still_stands(self, tx: &mut Tx) -> Result<()> {
-        self.look(tx).await?.rights(tx).await.map(drop)
+    pub(crate) async fn confirm_valid(self, tx: &mut Tx) -> Result<()> {
+        self.send_rights_query(tx).await?.await_valid_rights(tx).await.map(drop)
     }
 
-    async fn look(self, tx: &mut Tx) -> Result<AskedRights> {
-        let at = tx.world().now();
+    async fn send_rights_query(self, tx: &mut Tx) -> Result<PendingRights> {
+        let at = tx.env().now();
         let row = match self {
-            Standing::Key { id, secret } => {
-                AskedRow::Key(tx.ask(FIND_KEY, vec![id.into(), secret.as_str().into(), at.into()]).await?)
-            }
-            Standing::Person { session, .. } => {
-                AskedRow::Person(tx.ask(FIND_SESSION, vec![session.into(), at.into()]).await?)
+            CredentialRef::Key { id, secret } => PendingRightsRow::Key(
+                tx.send_query(FIND_KEY, vec![id.into(), secret.as_str().into(), at.into()]).await?,
+            ),
+            CredentialRef::Session { session, .. } => {
+                PendingRightsRow::Session(tx.send_query(FIND_SESSION, vec![session.into(), at.into()]).await?)
             }
         };
-        Ok(AskedRights { standing: self, at, row })
+        Ok(PendingRights { credential: self, at, row })
     }
 
     /// Like [`CredentialRef::confirm_rights`], outside of a transaction.
-    pub(crate) async fn still_holds(self, db: &Db, scope: Scope) -> Result<Rights> {
-        let now = db.world().now();
+    pub(crate) async fn confirm_rights_now(self, db: &Db, scope: Scope) -> Result<Rights> {
+        let now = db.env().now();
         let rights = match self {
-            Standing::Key { id, secret } => {
-                let row: Option<KeyRow> = db.find(FIND_KEY, crate::args![id, secret.as_str(), now]).await?;
-                row.map(|row| row.rights(Some(self)))
+            CredentialRef::Key { id, secret } => {
+                let row: Option<KeyRightsRow> = db.find(FIND_KEY, crate::args![id, secret.as_str(), now]).await?;
+                row.map(|row| row.into_rights(Some(self)))
             }
-            Standing::Person { session, .. } => {
+            CredentialRef::Session { session, .. } => {
                 let row: Option<(String, bool)> = db.find(FIND_SESSION, crate::args![session, now]).await?;
-                row.and_then(|row| person(Some(self), &row))
+                row.and_then(|row| user_rights(Some(self), &row))
             }
         };
-        let rights = judge(rights, now, db.actor().address)?;
-        rights.require(scope)?;
+        let rights = check_restrictions(rights, now, db.actor().address)?;
+        rights.require_scope(scope)?;
         Ok(rights)
     }
 }
 
 /// The rights of several credentials of a tenant, read together for a batch of requests.
 #[derive(Debug, Default)]
-pub struct RightsOfMany(HashMap<Standing, Option<Rights>>);
+pub struct RightsBatch(HashMap<CredentialRef, Option<Rights>>);
 
-impl RightsOfMany {
+impl RightsBatch {
     /// Runs at most two statements, whatever the number of credentials.
-    pub async fn read(db: &Db, standings: impl IntoIterator<Item = Standing>) -> Result<Self> {
-        let mut found: HashMap<Standing, Option<Rights>> = standings.into_iter().map(|one| (one, None)).collect();
-        let now = db.world().now();
+    pub async fn load_rights(db: &Db, standings: impl IntoIterator<Item = CredentialRef>) -> Result<Self> {
+        let mut found: HashMap<CredentialRef, Option<Rights>> = standings.into_iter().map(|one| (one, None)).collect();
+        let now = db.env().now();
         let (mut keys, mut sessions) = (HashMap::new(), HashMap::new());
         for standing in found.keys() {
             match standing {
-                Standing::Key { secret, .. } => drop(keys.insert(secret.as_str().to_owned(), *standing)),
-                Standing::Person { session, .. } => drop(sessions.insert(session.to_string(), *standing)),
+                CredentialRef::Key { secret, .. } => drop(keys.insert(secret.as_str().to_owned(), *standing)),
+                CredentialRef::Session { session, .. } => drop(sessions.insert(session.to_string(), *standing)),
             }
         }
         if !keys.is_empty() {
-            let select = Select::new(LIST_KEYS).bind(now).any("s.public_id", keys.keys().map(String::as_str));
-            let rows: Vec<OneOfMany<KeyRow>> = db.select(&select.limit(keys.len())).await?;
-            for OneOfMany { row, name } in rows {
+            let select =
+                Select::new(LIST_KEYS).bind_value(now).where_in("s.public_id", keys.keys().map(String::as_str));
+            let rows: Vec<KeyedRow<KeyRightsRow>> = db.select(&select.limit(keys.len())).await?;
+            for KeyedRow { row, name } in rows {
                 let standing = keys.get(&name).copied();
-                found.extend(standing.map(|standing| (standing, Some(row.rights(Some(standing))))));
+                found.extend(standing.map(|standing| (standing, Some(row.into_rights(Some(standing))))));
             }
         }
         if !sessions.is_empty() {
-            let select = Select::new(LIST_SESSIONS).bind(now).any("s.id", sessions.keys().map(String::as_str));
-            let rows: Vec<OneOfMany<PersonRow>> = db.select(&select.limit(sessions.len())).await?;
-            for OneOfMany { row: PersonRow(row), name } in rows {
+            let select =
+                Select::new(LIST_SESSIONS).bind_value(now).where_in("s.id", sessions.keys().map(String::as_str));
+            let rows: Vec<KeyedRow<UserRightsRow>> = db.select(&select.limit(sessions.len())).await?;
+            for KeyedRow { row: UserRightsRow(row), name } in rows {
                 let standing = sessions.get(&name).copied();
-                found.extend(standing.map(|standing| (standing, person(Some(standing), &row))));
+                found.extend(standing.map(|standing| (standing, user_rights(Some(standing), &row))));
             }
         }
-        Ok(RightsOfMany(found))
+        Ok(RightsBatch(found))
     }
 
     /// Like [`CredentialRef::confirm_rights_now`], with the rights in this batch. Returns `None` if the credential is not
     /// in it.
-    pub(crate) fn judge(&self, standing: Standing, scope: Scope, db: &Db) -> Option<Result<Rights>> {
+    pub(crate) fn check_rights(&self, standing: CredentialRef, scope: Scope, db: &Db) -> Option<Result<Rights>> {
         let rights = self.0.get(&standing)?.clone();
-        let judged = judge(rights, db.world().now(), db.actor().address);
-        Some(judged.and_then(|rights| rights.require(scope).map(|()| rights)))
+        let judged = check_restrictions(rights, db.env().now(), db.actor().address);
+        Some(judged.and_then(|rights| rights.require_scope(scope).map(|()| rights)))
     }
 }
 
 /// A row of [`LIST_KEYS`] or [`LIST_SESSIONS`] with the public id of its secret or the id of its session.
-struct OneOfMany<T> {
+struct KeyedRow<T> {
     row: T,
     name: String,
 }
 
-struct PersonRow((String, bool));
+struct UserRightsRow((String, bool));
 
-impl FromRow for OneOfMany<KeyRow> {
+impl FromRow for KeyedRow<KeyRightsRow> {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(OneOfMany { row: KeyRow::from_row(row)?, name: row.get(4)? })
+        Ok(KeyedRow { row: KeyRightsRow::from_row(row)?, name: row.get(4)? })
     }
 }
 
-impl FromRow for OneOfMany<PersonRow> {
+impl FromRow for KeyedRow<UserRightsRow> {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(OneOfMany { row: PersonRow((row.get(0)?, row.get(1)?)), name: row.get(2)? })
+        Ok(KeyedRow { row: UserRightsRow((row.get(0)?, row.get(1)?)), name: row.get(2)? })
     }
 }
 
 /// The rights of a credential, queried and not awaited yet.
-pub struct AskedRights {
-    standing: Standing,
+pub struct PendingRights {
+    credential: CredentialRef,
     at: Timestamp,
-    row: AskedRow,
+    row: PendingRightsRow,
 }
 
-enum AskedRow {
-    Key(Ahead<KeyRow>),
-    Person(Ahead<(String, bool)>),
+enum PendingRightsRow {
+    Key(PendingRows<KeyRightsRow>),
+    Session(PendingRows<(String, bool)>),
 }
 
-impl AskedRights {
+impl PendingRights {
     /// The second half of [`CredentialRef::confirm_rights`].
-    pub async fn confirm(self, tx: &mut Tx, scope: Scope) -> Result<Rights> {
+    pub async fn confirm_rights(self, tx: &mut Tx, scope: Scope) -> Result<Rights> {
         tx.tick().await?;
-        let rights = self.rights(tx).await?;
-        rights.require(scope)?;
+        let rights = self.await_valid_rights(tx).await?;
+        rights.require_scope(scope)?;
         Ok(rights)
     }
 
-    async fn rights(self, tx: &mut Tx) -> Result<Rights> {
-        let (standing, asked_at) = (self.standing, self.at);
-        let mut rights = self.answer(tx).await?;
+    async fn await_valid_rights(self, tx: &mut Tx) -> Result<Rights> {
+        let (standing, asked_at) = (self.credential, self.at);
+        let mut rights = self.await_row(tx).await?;
         // The query may have waited for the clock, and a credential may have ended meanwhile.
-        let now = tx.world().now();
-        if now > asked_at.plus(WAIT_MS) {
-            rights = standing.look(tx).await?.answer(tx).await?;
+        let now = tx.env().now();
+        if now > asked_at.plus_ms(WAIT_MS) {
+            rights = standing.send_rights_query(tx).await?.await_row(tx).await?;
         }
-        judge(rights, now, tx.actor().address)
+        check_restrictions(rights, now, tx.actor().address)
     }
 
-    async fn answer(self, tx: &mut Tx) -> Result<Option<Rights>> {
+    async fn await_row(self, tx: &mut Tx) -> Result<Option<Rights>> {
         Ok(match self.row {
-            AskedRow::Key(row) => tx.answer(row).await?.pop().map(|row| row.rights(Some(self.standing))),
-            AskedRow::Person(row) => tx.answer(row).await?.pop().and_then(|row| person(Some(self.standing), &row)),
+            PendingRightsRow::Key(row) => {
+                tx.await_rows(row).await?.pop().map(|row| row.into_rights(Some(self.credential)))
+            }
+            PendingRightsRow::Session(row) => {
+                tx.await_rows(row).await?.pop().and_then(|row| user_rights(Some(self.credential), &row))
+            }
         })
     }
 }
 
-fn judge(rights: Option<Rights>, now: Timestamp, address: Option<IpAddr>) -> Result<Rights> {
-    let rights = rights.ok_or_else(unauthenticated)?;
-    if rights.ends_at.is_some_and(|end| end <= now) {
+fn check_restrictions(rights: Option<Rights>, now: Timestamp, address: Option<IpAddr>) -> Result<Rights> {
+    let rights = rights.ok_or_else(unauthenticated_error)?;
+    if rights.expires_at.is_some_and(|end| end <= now) {
         return Err(Error::new(Code::KeyExpired, "The key expired while the request was under way."));
     }
     let held_to = &rights.allowed_cidrs;
@@ -230,11 +236,11 @@ fn judge(rights: Option<Rights>, now: Timestamp, address: Option<IpAddr>) -> Res
 
 impl Rights {
     pub fn is_key(&self, id: ApiKeyId) -> bool {
-        matches!(self.standing, Some(Standing::Key { id: own, .. }) if own == id)
+        matches!(self.credential, Some(CredentialRef::Key { id: own, .. }) if own == id)
     }
 
-    fn require(&self, scope: Scope) -> Result<()> {
-        if self.scopes.holds(scope) {
+    fn require_scope(&self, scope: Scope) -> Result<()> {
+        if self.scopes.has_scope(scope) {
             return Ok(());
         }
         Err(Error::insufficient_scope(scope.name(), format!("This needs the scope {}.", scope.name())))
@@ -242,7 +248,7 @@ impl Rights {
 
     /// A caller cannot grant, change or rotate scopes that it does not hold.
     pub fn require_all(&self, wanted: &Scopes, doing: &str) -> Result<()> {
-        match self.scopes.missing_of(wanted) {
+        match self.scopes.find_missing(wanted) {
             None => Ok(()),
             Some(missing) => {
                 let name = missing.name();
@@ -252,21 +258,21 @@ impl Rights {
     }
 }
 
-pub(super) fn person(standing: Option<Standing>, (role, operator): &(String, bool)) -> Option<Rights> {
-    let scopes = Role::parse(role)?.scopes(*operator);
-    Some(Rights { standing, scopes, allowed_cidrs: Vec::new(), ends_at: None })
+pub(super) fn user_rights(standing: Option<CredentialRef>, (role, operator): &(String, bool)) -> Option<Rights> {
+    let scopes = Role::parse(role)?.granted_scopes(*operator);
+    Some(Rights { credential: standing, scopes, allowed_cidrs: Vec::new(), expires_at: None })
 }
 
-pub(super) struct KeyRow {
+pub(super) struct KeyRightsRow {
     scopes: Scopes,
     allowed_cidrs: Vec<IpNet>,
     expires_at: Timestamp,
     made_by_operator: bool,
 }
 
-impl FromRow for KeyRow {
+impl FromRow for KeyRightsRow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(KeyRow {
+        Ok(KeyRightsRow {
             scopes: Scopes::from_json(&row.get::<String>(0)?)?,
             allowed_cidrs: serde_json::from_str(&row.get::<String>(1)?).map_err(Error::internal)?,
             expires_at: row.get(2)?,
@@ -275,9 +281,9 @@ impl FromRow for KeyRow {
     }
 }
 
-impl KeyRow {
-    pub(super) fn rights(self, standing: Option<Standing>) -> Rights {
-        let scopes = if self.made_by_operator { self.scopes } else { self.scopes.without(Scope::PlatformRead) };
-        Rights { standing, scopes, allowed_cidrs: self.allowed_cidrs, ends_at: Some(self.expires_at) }
+impl KeyRightsRow {
+    pub(super) fn into_rights(self, standing: Option<CredentialRef>) -> Rights {
+        let scopes = if self.made_by_operator { self.scopes } else { self.scopes.without_scope(Scope::PlatformRead) };
+        Rights { credential: standing, scopes, allowed_cidrs: self.allowed_cidrs, expires_at: Some(self.expires_at) }
     }
 }

@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use levenshtein_automata::DFA;
 
 use super::super::Highlight;
-use super::words::{edits_of, typos};
-use search_language::highlight::snippet;
-use search_language::typos::{starts_may_have_typos, typos_of};
-use search_language::{Clause, Query};
+use super::words::{edit_distance, typo_automaton};
+use search_language::highlight::render_snippet;
+use search_language::typos::{allowed_typos, starts_may_have_typos};
+use search_language::{Clause, ParsedQuery};
 
 /// The most highlights of one hit, and about how long each is.
 const HIGHLIGHTS_MAX: usize = 3;
@@ -20,32 +20,35 @@ const SNIPPET_CHARS_MAX: usize = 160;
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Finds the words of a query in texts.
-pub struct Marks {
-    rows: Vec<Row>,
+pub struct Highlighter {
+    matchers: Vec<PhraseMatcher>,
     /// How much more text may be scanned.
-    left_bytes: usize,
+    remaining_bytes: usize,
 }
 
-impl Marks {
-    pub fn of(query: &Query) -> Self {
-        Marks { rows: query.must.iter().filter_map(Row::of).collect(), left_bytes: TEXT_BYTES_MAX }
+impl Highlighter {
+    pub fn for_query(query: &ParsedQuery) -> Self {
+        Highlighter {
+            matchers: query.must.iter().filter_map(PhraseMatcher::from_clause).collect(),
+            remaining_bytes: TEXT_BYTES_MAX,
+        }
     }
 
     /// The highlights in the texts of the next hit. Those that show the most clauses of the query come first.
-    pub fn highlights(&mut self, texts: &[(String, String)]) -> Vec<Highlight> {
+    pub fn highlight_texts(&mut self, texts: &[(String, String)]) -> Vec<Highlight> {
         let mut found: Vec<(usize, Highlight)> = Vec::new();
         let mut with_all = 0;
         for (field, text) in texts {
             // No text can rank before those that show every clause.
-            if with_all == HIGHLIGHTS_MAX || self.rows.is_empty() {
+            if with_all == HIGHLIGHTS_MAX || self.matchers.is_empty() {
                 break;
             }
-            let Some(left_bytes) = self.left_bytes.checked_sub(text.len()) else { continue };
-            self.left_bytes = left_bytes;
-            self.rows.iter_mut().for_each(Row::restart);
-            if let Some(snippet) = snippet(text, |token| self.take(token), SNIPPET_CHARS_MAX) {
-                let rows = self.rows.iter().filter(|row| row.is_found).count();
-                with_all += usize::from(rows == self.rows.len());
+            let Some(left_bytes) = self.remaining_bytes.checked_sub(text.len()) else { continue };
+            self.remaining_bytes = left_bytes;
+            self.matchers.iter_mut().for_each(PhraseMatcher::restart);
+            if let Some(snippet) = render_snippet(text, |token| self.take_token(token), SNIPPET_CHARS_MAX) {
+                let rows = self.matchers.iter().filter(|row| row.is_found).count();
+                with_all += usize::from(rows == self.matchers.len());
                 found.push((rows, Highlight { field: field.clone(), snippet }));
             }
         }
@@ -54,54 +57,60 @@ impl Marks {
     }
 
     /// Takes the next token of a text. Returns how many tokens match together and end with it.
-    fn take(&mut self, token: &str) -> usize {
-        self.rows.iter_mut().map(|row| row.take(token)).max().unwrap_or_default()
+    fn take_token(&mut self, token: &str) -> usize {
+        self.matchers.iter_mut().map(|row| row.take_token(token)).max().unwrap_or_default()
     }
 }
 
 /// The words of one clause, and how many of them the text has matched so far.
-struct Row {
+struct PhraseMatcher {
     /// All words but the last, which match exactly.
     leading: Vec<String>,
     /// The failure table of Knuth, Morris and Pratt: entry `n - 1` says how many of the first words the first `n` leading
     /// words also end with. Matching continues there after a mismatch, so that no word of a text is read twice.
-    fewer: Vec<usize>,
+    failures: Vec<usize>,
     /// How many of the leading words the text ends with so far.
-    reached: usize,
-    last: Last,
+    matched: usize,
+    last: LastWord,
     /// Whether the text has the whole phrase.
     is_found: bool,
 }
 
-impl Row {
-    fn of(clause: &Clause) -> Option<Self> {
+impl PhraseMatcher {
+    fn from_clause(clause: &Clause) -> Option<Self> {
         let (tokens, is_whole) = match clause {
             Clause::Words { tokens, .. } => (tokens, false),
             Clause::Phrase(tokens) => (tokens, true),
             Clause::Number(_) | Clause::Field { .. } => return None,
         };
         let (last, leading) = tokens.split_last()?;
-        let typos = if leading.is_empty() && !is_whole { Typos::of(last) } else { None };
-        let last = Last { word: last.clone(), is_whole, typos };
-        Some(Row { leading: leading.to_vec(), fewer: fewer(leading), reached: 0, last, is_found: false })
+        let typos = if leading.is_empty() && !is_whole { TypoMatcher::for_word(last) } else { None };
+        let last = LastWord { word: last.clone(), is_whole, typos };
+        Some(PhraseMatcher {
+            leading: leading.to_vec(),
+            failures: failure_table(leading),
+            matched: 0,
+            last,
+            is_found: false,
+        })
     }
 
     /// Resets the match before another text.
     fn restart(&mut self) {
-        (self.reached, self.is_found) = (0, false);
+        (self.matched, self.is_found) = (0, false);
     }
 
     /// Takes the next token of a text. Returns the length of the phrase if it ends with this token, else 0.
-    fn take(&mut self, token: &str) -> usize {
-        let is_end = self.reached == self.leading.len() && self.last.matches(token);
-        self.reached = reach(&self.leading, &self.fewer, self.reached, token);
+    fn take_token(&mut self, token: &str) -> usize {
+        let is_end = self.matched == self.leading.len() && self.last.matches_token(token);
+        self.matched = advance_match(&self.leading, &self.failures, self.matched, token);
         self.is_found |= is_end;
         if is_end { self.leading.len() + 1 } else { 0 }
     }
 }
 
 /// How many of the first words a text ends with after this token, if it ended with `reached` of them before.
-fn reach(words: &[String], fewer: &[usize], mut reached: usize, token: &str) -> usize {
+fn advance_match(words: &[String], fewer: &[usize], mut reached: usize, token: &str) -> usize {
     loop {
         if words.get(reached).is_some_and(|word| word == token) {
             return reached + 1;
@@ -112,50 +121,50 @@ fn reach(words: &[String], fewer: &[usize], mut reached: usize, token: &str) -> 
 }
 
 /// Builds [`PhraseMatcher::failures`].
-fn fewer(words: &[String]) -> Vec<usize> {
+fn failure_table(words: &[String]) -> Vec<usize> {
     let mut fewer: Vec<usize> = Vec::with_capacity(words.len());
     for word in words {
-        let next = fewer.last().map_or(0, |reached| reach(words, &fewer, *reached, word));
+        let next = fewer.last().map_or(0, |reached| advance_match(words, &fewer, *reached, word));
         fewer.push(next);
     }
     fewer
 }
 
 /// The last or only word of a phrase.
-struct Last {
+struct LastWord {
     word: String,
     /// Whether it must match a whole token, not a prefix.
     is_whole: bool,
-    typos: Option<Typos>,
+    typos: Option<TypoMatcher>,
 }
 
-impl Last {
-    fn matches(&self, token: &str) -> bool {
+impl LastWord {
+    fn matches_token(&self, token: &str) -> bool {
         if self.is_whole {
             return token == self.word;
         }
-        token.starts_with(&self.word) || self.typos.as_ref().is_some_and(|typos| typos.matches(&self.word, token))
+        token.starts_with(&self.word) || self.typos.as_ref().is_some_and(|typos| typos.matches_token(&self.word, token))
     }
 }
 
 /// Matches a word with typos.
-struct Typos {
+struct TypoMatcher {
     edits: u8,
     is_start_enough: bool,
     /// It is expensive, so it is built when the first token is compared: a page may have no hits.
     automaton: OnceCell<DFA>,
 }
 
-impl Typos {
-    fn of(word: &str) -> Option<Self> {
-        let edits = typos_of(word);
+impl TypoMatcher {
+    fn for_word(word: &str) -> Option<Self> {
+        let edits = allowed_typos(word);
         let is_start_enough = starts_may_have_typos(word);
-        (edits > 0).then(|| Typos { edits, is_start_enough, automaton: OnceCell::new() })
+        (edits > 0).then(|| TypoMatcher { edits, is_start_enough, automaton: OnceCell::new() })
     }
 
-    fn matches(&self, word: &str, token: &str) -> bool {
-        let automaton = self.automaton.get_or_init(|| typos(word, self.edits));
-        edits_of(automaton, token.as_bytes(), self.is_start_enough).is_some()
+    fn matches_token(&self, word: &str, token: &str) -> bool {
+        let automaton = self.automaton.get_or_init(|| typo_automaton(word, self.edits));
+        edit_distance(automaton, token.as_bytes(), self.is_start_enough).is_some()
     }
 }
 
@@ -165,13 +174,13 @@ mod tests {
     use super::*;
     use search_language::parse;
 
-    fn marks(q: &str) -> Marks {
-        Marks::of(&parse(q).unwrap())
+    fn highlighter_for(q: &str) -> Highlighter {
+        Highlighter::for_query(&parse(q).unwrap())
     }
 
-    fn shown(marks: &mut Marks, texts: &[&str]) -> Vec<String> {
+    fn highlight_snippets(marks: &mut Highlighter, texts: &[&str]) -> Vec<String> {
         let texts: Vec<(String, String)> = texts.iter().map(|&text| ("name".to_owned(), text.to_owned())).collect();
-        marks.highlights(&texts).into_iter().map(|highlight| highlight.snippet).collect()
+        marks.highlight_texts(&texts).into_iter().map(|highlight| highlight.snippet).collect()
     }
 
     #[test]
@@ -188,18 +197,18 @@ mod tests {
             ("floor -printer", "printer floor", "printer <em>floor</em>"),
             ("\"the vpn\" gate", "the gate, the vpn", "the <em>gate</em>, <em>the</em> <em>vpn</em>"),
         ] {
-            assert_eq!(shown(&mut marks(q), &[text]), [snippet], "{q}");
+            assert_eq!(highlight_snippets(&mut highlighter_for(q), &[text]), [snippet], "{q}");
         }
     }
 
     /// All texts of this many words.
-    fn texts(words: usize) -> impl Iterator<Item = Vec<&'static str>> {
+    fn all_texts(words: usize) -> impl Iterator<Item = Vec<&'static str>> {
         let word = |bits: usize, at: usize| if (bits >> at) & 1 == 0 { "a" } else { "ab" };
         (0..1 << words).map(move |bits| (0..words).map(|at| word(bits, at)).collect())
     }
 
     /// The marked text, by comparing the whole phrase at every position.
-    fn compared(row: &[&str], text: &[&str], is_whole: bool) -> Vec<String> {
+    fn mark_naively(row: &[&str], text: &[&str], is_whole: bool) -> Vec<String> {
         let (last, leading) = row.split_last().unwrap();
         let mut is_marked = vec![false; text.len()];
         for (at, place) in text.windows(row.len()).enumerate() {
@@ -216,65 +225,77 @@ mod tests {
 
     #[test]
     fn a_row_is_found_wherever_it_stands() {
-        for row in (2..=5).flat_map(texts) {
-            let mut words = marks(&row.join("-"));
-            let mut phrase = marks(&format!("\"{}\"", row.join(" ")));
-            for text in texts(7) {
+        for row in (2..=5).flat_map(all_texts) {
+            let mut words = highlighter_for(&row.join("-"));
+            let mut phrase = highlighter_for(&format!("\"{}\"", row.join(" ")));
+            for text in all_texts(7) {
                 let written = text.join(" ");
-                assert_eq!(shown(&mut words, &[&written]), compared(&row, &text, false), "{row:?} {text:?}");
-                assert_eq!(shown(&mut phrase, &[&written]), compared(&row, &text, true), "{row:?} {text:?}");
+                assert_eq!(
+                    highlight_snippets(&mut words, &[&written]),
+                    mark_naively(&row, &text, false),
+                    "{row:?} {text:?}"
+                );
+                assert_eq!(
+                    highlight_snippets(&mut phrase, &[&written]),
+                    mark_naively(&row, &text, true),
+                    "{row:?} {text:?}"
+                );
             }
         }
     }
 
     #[test]
     fn a_phrase_is_shown_where_it_stands_and_not_where_its_words_do() {
-        let mut marks = marks("\"the vpn gateway\"");
+        let mut marks = highlighter_for("\"the vpn gateway\"");
         let texts = ["The mail is down", "The Boss", "The desk", "Since noon the VPN gateway is away"];
         let phrase = "Since noon <em>the</em> <em>VPN</em> <em>gateway</em> is away";
-        assert_eq!(shown(&mut marks, &texts), [phrase]);
+        assert_eq!(highlight_snippets(&mut marks, &texts), [phrase]);
         let long = format!("The mail. {}the vpn gateway", "Lorem ipsum. ".repeat(50));
-        let [snippet] = shown(&mut marks, &[&long]).try_into().unwrap();
+        let [snippet] = highlight_snippets(&mut marks, &[&long]).try_into().unwrap();
         assert!(snippet.starts_with('…'), "{snippet}");
         assert!(snippet.ends_with("<em>the</em> <em>vpn</em> <em>gateway</em>"), "{snippet}");
         // No phrase continues in the next text.
-        assert!(shown(&mut marks, &["the vpn", "gateway", "the gateway vpn"]).is_empty());
+        assert!(highlight_snippets(&mut marks, &["the vpn", "gateway", "the gateway vpn"]).is_empty());
     }
 
     #[test]
     fn texts_with_more_of_what_was_looked_for_come_first() {
-        let mut marks = marks("vpn gateway");
-        let found = shown(&mut marks, &["vpn 1", "gateway", "vpn 2", "none", "the gateways of a VPN"]);
+        let mut marks = highlighter_for("vpn gateway");
+        let found = highlight_snippets(&mut marks, &["vpn 1", "gateway", "vpn 2", "none", "the gateways of a VPN"]);
         let both = "the <em>gateways</em> of a <em>VPN</em>";
         assert_eq!(found, [both, "<em>vpn</em> 1", "<em>gateway</em>"]);
-        let left_bytes = marks.left_bytes;
-        assert_eq!(shown(&mut marks, &["vpn gateway"; 5]).len(), HIGHLIGHTS_MAX);
-        assert_eq!(left_bytes - marks.left_bytes, HIGHLIGHTS_MAX * "vpn gateway".len(), "no more than that is read");
+        let left_bytes = marks.remaining_bytes;
+        assert_eq!(highlight_snippets(&mut marks, &["vpn gateway"; 5]).len(), HIGHLIGHTS_MAX);
+        assert_eq!(
+            left_bytes - marks.remaining_bytes,
+            HIGHLIGHTS_MAX * "vpn gateway".len(),
+            "no more than that is read"
+        );
     }
 
     #[test]
     fn what_finds_typos_is_made_for_the_first_text() {
-        let is_made = |marks: &Marks| marks.rows[0].last.typos.as_ref().unwrap().automaton.get().is_some();
-        let mut marks = marks("pirnter");
+        let is_made = |marks: &Highlighter| marks.matchers[0].last.typos.as_ref().unwrap().automaton.get().is_some();
+        let mut marks = highlighter_for("pirnter");
         assert!(!is_made(&marks));
-        shown(&mut marks, &["printer"]);
+        highlight_snippets(&mut marks, &["printer"]);
         assert!(is_made(&marks));
     }
 
     #[test]
     fn a_hit_shows_the_first_places_and_none_of_what_fields_compare() {
-        let mut some = marks("a type:ticket");
-        assert_eq!(shown(&mut some, &["a 1", "b", "a 2", "a 3", "a 4"]).len(), HIGHLIGHTS_MAX);
-        let mut none = marks("type:ticket #7");
-        assert!(shown(&mut none, &["ticket 7"]).is_empty());
-        assert_eq!(none.left_bytes, TEXT_BYTES_MAX);
+        let mut some = highlighter_for("a type:ticket");
+        assert_eq!(highlight_snippets(&mut some, &["a 1", "b", "a 2", "a 3", "a 4"]).len(), HIGHLIGHTS_MAX);
+        let mut none = highlighter_for("type:ticket #7");
+        assert!(highlight_snippets(&mut none, &["ticket 7"]).is_empty());
+        assert_eq!(none.remaining_bytes, TEXT_BYTES_MAX);
     }
 
     #[test]
     fn no_more_text_is_looked_at_than_one_answer_may() {
-        let mut marks = marks("needle");
+        let mut marks = highlighter_for("needle");
         let long = format!("needle {}", "x ".repeat(TEXT_BYTES_MAX / 4));
-        assert_eq!(shown(&mut marks, &[long.as_str(), "needle 1"]).len(), 2);
-        assert_eq!(shown(&mut marks, &[long.as_str(), "needle 2"]), ["<em>needle</em> 2"]);
+        assert_eq!(highlight_snippets(&mut marks, &[long.as_str(), "needle 1"]).len(), 2);
+        assert_eq!(highlight_snippets(&mut marks, &[long.as_str(), "needle 2"]), ["<em>needle</em> 2"]);
     }
 }

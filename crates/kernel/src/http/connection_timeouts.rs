@@ -19,7 +19,7 @@ const BYTES_PER_SECOND_MIN: u32 = 16 * 1024;
 
 /// How long the server waits for a client.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct ConnectionTimeouts {
     /// For a whole request head, including the TLS handshake of a new connection.
     pub head: Duration,
     /// For the next request on an open connection. Longer than load balancers keep idle connections.
@@ -30,48 +30,48 @@ pub struct Patience {
 
 /// What the HTTP service of a connection reports to its byte stream.
 #[derive(Default)]
-pub(super) struct Pulse {
-    asked: AtomicUsize,
-    under_way: AtomicUsize,
+pub(super) struct ConnectionActivity {
+    requests_begun: AtomicUsize,
+    requests_active: AtomicUsize,
     http2: AtomicBool,
     /// Set to close the connection because an answer has stalled.
-    ended: AtomicBool,
+    closed: AtomicBool,
     /// The task of the connection, to wake it while it waits for bytes without a timer.
-    waiting: AtomicWaker,
+    connection_task: AtomicWaker,
 }
 
-impl Pulse {
+impl ConnectionActivity {
     /// Counts a request, which is active until the returned value is dropped.
-    pub fn begin(self: &Arc<Self>, http2: bool) -> UnderWay {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        self.under_way.fetch_add(1, Ordering::Relaxed);
+    pub fn begin_request(self: &Arc<Self>, http2: bool) -> ActiveRequest {
+        self.requests_begun.fetch_add(1, Ordering::Relaxed);
+        self.requests_active.fetch_add(1, Ordering::Relaxed);
         self.http2.store(http2, Ordering::Relaxed);
-        UnderWay(self.clone())
+        ActiveRequest(self.clone())
     }
 }
 
 /// A request of a connection, until the last byte of its answer is handed to the connection.
-pub(super) struct UnderWay(Arc<Pulse>);
+pub(super) struct ActiveRequest(Arc<ConnectionActivity>);
 
-impl UnderWay {
+impl ActiveRequest {
     /// Closes the request's connection.
-    pub fn end(&self) {
-        self.0.ended.store(true, Ordering::Relaxed);
-        self.0.waiting.wake();
+    pub fn close_connection(&self) {
+        self.0.closed.store(true, Ordering::Relaxed);
+        self.0.connection_task.wake();
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         // The idle timeout starts here.
-        if self.0.under_way.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.waiting.wake();
+        if self.0.requests_active.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.connection_task.wake();
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Phase {
+enum ConnectionPhase {
     /// Waiting for a request's head or the TLS handshake, until this time.
     Head(Instant),
     Serving,
@@ -80,76 +80,76 @@ enum Phase {
 }
 
 /// A stream that fails when its client exceeds a timeout.
-pub(super) struct Patient<S> {
+pub(super) struct TimeoutStream<S> {
     stream: S,
-    patience: Patience,
-    pulse: Arc<Pulse>,
-    phase: Phase,
+    timeouts: ConnectionTimeouts,
+    activity: Arc<ConnectionActivity>,
+    phase: ConnectionPhase,
     /// The number of requests at the last update of the phase.
-    asked: usize,
-    reading: Pin<Box<Sleep>>,
-    writing: Pin<Box<Sleep>>,
+    requests_seen: usize,
+    read_timer: Pin<Box<Sleep>>,
+    write_timer: Pin<Box<Sleep>>,
     /// How long the client may still take nothing, and since when it has taken nothing.
-    left: Duration,
+    stall_left: Duration,
     blocked_since: Option<Instant>,
 }
 
-impl<S> Patient<S> {
-    pub fn new(stream: S, patience: Patience, pulse: Arc<Pulse>) -> Self {
-        let by = Instant::now() + patience.head;
-        Patient {
+impl<S> TimeoutStream<S> {
+    pub fn new(stream: S, timeouts: ConnectionTimeouts, activity: Arc<ConnectionActivity>) -> Self {
+        let by = Instant::now() + timeouts.head;
+        TimeoutStream {
             stream,
-            patience,
-            pulse,
-            phase: Phase::Head(by),
-            asked: 0,
-            reading: Box::pin(tokio::time::sleep_until(by)),
-            writing: Box::pin(tokio::time::sleep_until(by)),
-            left: patience.stall,
+            timeouts,
+            activity,
+            phase: ConnectionPhase::Head(by),
+            requests_seen: 0,
+            read_timer: Box::pin(tokio::time::sleep_until(by)),
+            write_timer: Box::pin(tokio::time::sleep_until(by)),
+            stall_left: timeouts.stall,
             blocked_since: None,
         }
     }
 
     /// Updates the phase from the connection's activity, when a read would block.
-    fn look(&mut self) -> Phase {
-        let asked = self.pulse.asked.load(Ordering::Relaxed);
-        let asked_since = std::mem::replace(&mut self.asked, asked) != asked;
-        if self.pulse.under_way.load(Ordering::Relaxed) > 0 {
-            self.phase = Phase::Serving;
-        } else if asked_since || self.phase == Phase::Serving {
-            self.phase = Phase::Idle(Instant::now() + self.patience.idle);
+    fn update_phase(&mut self) -> ConnectionPhase {
+        let asked = self.activity.requests_begun.load(Ordering::Relaxed);
+        let asked_since = std::mem::replace(&mut self.requests_seen, asked) != asked;
+        if self.activity.requests_active.load(Ordering::Relaxed) > 0 {
+            self.phase = ConnectionPhase::Serving;
+        } else if asked_since || self.phase == ConnectionPhase::Serving {
+            self.phase = ConnectionPhase::Idle(Instant::now() + self.timeouts.idle);
         }
         self.phase
     }
 
-    fn heard(&mut self) {
+    fn start_head_phase(&mut self) {
         // HTTP/2 also sends answers to our pings, which must not keep an idle connection open.
-        if matches!(self.look(), Phase::Idle(_)) && !self.pulse.http2.load(Ordering::Relaxed) {
-            self.phase = Phase::Head(Instant::now() + self.patience.head);
+        if matches!(self.update_phase(), ConnectionPhase::Idle(_)) && !self.activity.http2.load(Ordering::Relaxed) {
+            self.phase = ConnectionPhase::Head(Instant::now() + self.timeouts.head);
         }
     }
 
     /// Subtracts the time that the client took nothing, and adds time for the bytes it took.
-    fn took(&mut self, bytes: usize) {
+    fn credit_written(&mut self, bytes: usize) {
         if let Some(since) = self.blocked_since.take() {
-            self.left = self.left.saturating_sub(since.elapsed());
+            self.stall_left = self.stall_left.saturating_sub(since.elapsed());
         }
         let bought = Duration::from_secs(1) * u32::try_from(bytes).unwrap_or(u32::MAX) / BYTES_PER_SECOND_MIN;
-        self.left = (self.left + bought).min(self.patience.stall);
+        self.stall_left = (self.stall_left + bought).min(self.timeouts.stall);
     }
 
     /// The result of a write that would block: pending, or an error once the stall time is used up.
-    fn refused<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+    fn poll_stalled<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         let since = *self.blocked_since.get_or_insert_with(Instant::now);
-        ready!(expire(&mut self.writing, since + self.left, cx));
+        ready!(poll_deadline(&mut self.write_timer, since + self.stall_left, cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not take its answer")))
     }
 
-    fn wrote(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_written(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match written {
-            Poll::Pending => self.refused(cx),
+            Poll::Pending => self.poll_stalled(cx),
             Poll::Ready(Ok(bytes)) => {
-                self.took(bytes);
+                self.credit_written(bytes);
                 Poll::Ready(Ok(bytes))
             }
             failed @ Poll::Ready(Err(_)) => failed,
@@ -157,38 +157,38 @@ impl<S> Patient<S> {
     }
 }
 
-fn expire(timer: &mut Pin<Box<Sleep>>, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
+fn poll_deadline(timer: &mut Pin<Box<Sleep>>, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
     if timer.deadline() != at {
         timer.as_mut().reset(at);
     }
     timer.as_mut().poll(cx)
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buffer.filled().len();
         if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(cx, buffer) {
             if buffer.filled().len() > before {
-                this.heard();
+                this.start_head_phase();
             }
             // The task is awake, and registers again before it next waits.
-            this.pulse.waiting.take();
+            this.activity.connection_task.take();
             return Poll::Ready(read);
         }
         // Registered before the check, so that a close in between is not missed.
-        this.pulse.waiting.register(cx.waker());
-        if this.pulse.ended.load(Ordering::Relaxed) {
+        this.activity.connection_task.register(cx.waker());
+        if this.activity.closed.load(Ordering::Relaxed) {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not take its answer")));
         }
-        match this.look() {
-            Phase::Serving => Poll::Pending,
-            Phase::Head(by) => {
-                ready!(expire(&mut this.reading, by, cx));
+        match this.update_phase() {
+            ConnectionPhase::Serving => Poll::Pending,
+            ConnectionPhase::Head(by) => {
+                ready!(poll_deadline(&mut this.read_timer, by, cx));
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no request came in time")))
             }
-            Phase::Idle(by) => {
-                ready!(expire(&mut this.reading, by, cx));
+            ConnectionPhase::Idle(by) => {
+                ready!(poll_deadline(&mut this.read_timer, by, cx));
                 // End of file, as if the client had closed the connection: no answer is due.
                 Poll::Ready(Ok(()))
             }
@@ -196,10 +196,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.wrote(written, cx)
+        self.poll_written(written, cx)
     }
 
     fn poll_write_vectored(
@@ -208,7 +208,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
-        self.wrote(written, cx)
+        self.poll_written(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -217,8 +217,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = ready!(Pin::new(&mut self.stream).poll_flush(cx));
-        if self.pulse.under_way.load(Ordering::Relaxed) == 0 {
-            self.left = self.patience.stall;
+        if self.activity.requests_active.load(Ordering::Relaxed) == 0 {
+            self.stall_left = self.timeouts.stall;
         }
         Poll::Ready(flushed)
     }
@@ -241,23 +241,23 @@ mod tests {
 
     /// A connection with an answer under way and its client, with a buffer of `bytes` between them.
     struct Line {
-        stream: Patient<DuplexStream>,
+        stream: TimeoutStream<DuplexStream>,
         client: DuplexStream,
         bytes: usize,
-        _under_way: UnderWay,
+        _under_way: ActiveRequest,
     }
 
     impl Line {
         fn with_room_for(bytes: usize) -> Line {
             let (stream, client) = duplex(bytes);
-            let pulse: Arc<Pulse> = Arc::default();
-            let under_way = pulse.begin(false);
-            let patience = Patience { head: STALL, idle: STALL, stall: STALL };
-            Line { stream: Patient::new(stream, patience, pulse), client, bytes, _under_way: under_way }
+            let pulse: Arc<ConnectionActivity> = Arc::default();
+            let under_way = pulse.begin_request(false);
+            let patience = ConnectionTimeouts { head: STALL, idle: STALL, stall: STALL };
+            Line { stream: TimeoutStream::new(stream, patience, pulse), client, bytes, _under_way: under_way }
         }
 
         /// Sends as much as the buffer takes; `None` when it is full.
-        fn send(&mut self) -> Option<io::Result<usize>> {
+        fn send_answer(&mut self) -> Option<io::Result<usize>> {
             let answer = vec![0; self.bytes];
             self.stream.write(&answer).now_or_never()
         }
@@ -265,9 +265,9 @@ mod tests {
         /// Whether the connection is cut when the client takes nothing for this long. The test does not wait: it moves the
         /// start of the stall back.
         fn is_cut_after(&mut self, time: Duration) -> bool {
-            while let Some(Ok(_)) = self.send() {}
+            while let Some(Ok(_)) = self.send_answer() {}
             self.stream.blocked_since = self.stream.blocked_since.map(|since| since - time);
-            let sent = self.send();
+            let sent = self.send_answer();
             let cut = matches!(&sent, Some(Err(error)) if error.kind() == io::ErrorKind::TimedOut);
             assert!(cut || sent.is_none(), "{sent:?}");
             cut
@@ -281,7 +281,7 @@ mod tests {
                     return Some(second);
                 }
                 self.client.read_exact(&mut taken).await.unwrap();
-                assert_eq!(self.send().unwrap().unwrap(), self.bytes, "there is room again");
+                assert_eq!(self.send_answer().unwrap().unwrap(), self.bytes, "there is room again");
                 // Keeps tokio's cooperative budget from being used up.
                 tokio::task::yield_now().await;
             }

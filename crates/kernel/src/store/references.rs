@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use crate::base::{Error, FieldError, Result, is_record_id};
 
-use super::{Ahead, Db, FromRow, Row, Tx, Value};
+use super::{Db, FromRow, PendingRows, Row, Tx, Value};
 
 /// A kind of record that others may refer to. The feature that owns it declares it, and the product lists them all.
 #[derive(Clone, Copy, Debug)]
@@ -33,15 +33,15 @@ pub struct Referrer {
 
 /// Another record that a body names, not yet checked against the database.
 #[derive(Clone, Debug)]
-pub struct Reference {
+pub struct RecordReference {
     pub pointer: String,
     /// The id prefix of the expected kind.
     pub prefix: &'static str,
     pub id: String,
 }
 
-impl Reference {
-    fn unknown(&self) -> FieldError {
+impl RecordReference {
+    fn to_unknown_error(&self) -> FieldError {
         let detail = "there is no such record in this tenant, or it is archived, disabled or deleted".to_owned();
         FieldError { pointer: self.pointer.clone(), code: "unknown_reference", detail }
     }
@@ -53,16 +53,20 @@ impl Reference {
 }
 
 /// Arms of one UNION ALL: SQLite allows 500. More references take several statements.
-const ARMS_MAX: usize = 100;
+const LOOKUP_ARMS_MAX: usize = 100;
 
 /// Fails with one field error for each reference that the tenant does not have.
-pub async fn check(tx: &mut Tx, referable: &[Referable], references: &[Reference]) -> Result<()> {
-    ask(tx, referable, references).await?.check(tx).await
+pub async fn check_references(tx: &mut Tx, referable: &[Referable], references: &[RecordReference]) -> Result<()> {
+    send_lookup(tx, referable, references).await?.await_check(tx).await
 }
 
 /// The field errors of unknown references, for a body that is refused anyway.
-pub async fn unknown(db: &Db, referable: &'static [Referable], references: Vec<Reference>) -> Result<Vec<FieldError>> {
-    db.write(async move |tx| ask(tx, referable, &references).await?.unknown(tx, &[]).await).await
+pub async fn list_unknown(
+    db: &Db,
+    referable: &'static [Referable],
+    references: Vec<RecordReference>,
+) -> Result<Vec<FieldError>> {
+    db.write(async move |tx| send_lookup(tx, referable, &references).await?.await_unknown(tx, &[]).await).await
 }
 
 /// The kinds of records that refer to a record. The caller holds the tenant's clock, so that no reference is added before it
@@ -76,12 +80,12 @@ pub async fn find_referrers(
     let id = id.to_string();
     let mut asked = Vec::new();
     for referrer in referrers.iter().filter(|referrer| referrer.prefix == prefix) {
-        let found: Ahead<Any> = tx.ask(referrer.find, vec![id.as_str().into()]).await?;
+        let found: PendingRows<RowPresence> = tx.send_query(referrer.find, vec![id.as_str().into()]).await?;
         asked.push((referrer.what, found));
     }
     let mut referring = Vec::new();
     for (what, found) in asked {
-        if !tx.answer(found).await?.is_empty() {
+        if !tx.await_rows(found).await?.is_empty() {
             referring.push(what);
         }
     }
@@ -89,23 +93,27 @@ pub async fn find_referrers(
 }
 
 /// A row of which only the existence matters.
-struct Any;
+struct RowPresence;
 
-impl FromRow for Any {
+impl FromRow for RowPresence {
     fn from_row(_: &Row<'_>) -> Result<Self> {
-        Ok(Any)
+        Ok(RowPresence)
     }
 }
 
 /// A lookup of references that was sent and not awaited yet.
-pub struct Asked<'a> {
-    references: &'a [Reference],
-    known: Vec<Ahead<String>>,
+pub struct ReferenceLookup<'a> {
+    references: &'a [RecordReference],
+    pending: Vec<PendingRows<String>>,
 }
 
 /// The first half of [`check_references`], to send more queries before the rows are awaited. Kinds that are not referable,
 /// and ids of another kind, are unknown without a query.
-pub async fn ask<'a>(tx: &mut Tx, referable: &[Referable], references: &'a [Reference]) -> Result<Asked<'a>> {
+pub async fn send_lookup<'a>(
+    tx: &mut Tx,
+    referable: &[Referable],
+    references: &'a [RecordReference],
+) -> Result<ReferenceLookup<'a>> {
     let kind = |prefix: &str| referable.iter().find(|kind| kind.prefix == prefix);
     let named: Vec<(&Referable, &str)> = references
         .iter()
@@ -113,35 +121,40 @@ pub async fn ask<'a>(tx: &mut Tx, referable: &[Referable], references: &'a [Refe
         .filter_map(|reference| Some((kind(reference.prefix)?, reference.id.as_str())))
         .collect();
     let mut known = Vec::new();
-    for some in named.chunks(ARMS_MAX) {
+    for some in named.chunks(LOOKUP_ARMS_MAX) {
         let arm = |(place, (kind, _)): (usize, &(&Referable, &str))| {
             let only = kind.only.map(|condition| format!(" AND {condition}")).unwrap_or_default();
             format!("SELECT id FROM {} WHERE tenant_id = $1 AND id = ${}{only}", kind.table, place + 2)
         };
         let sql = some.iter().enumerate().map(arm).collect::<Vec<_>>().join(" UNION ALL ");
-        known.push(tx.ask(sql, some.iter().map(|(_, id)| Value::from(*id)).collect()).await?);
+        known.push(tx.send_query(sql, some.iter().map(|(_, id)| Value::from(*id)).collect()).await?);
     }
-    Ok(Asked { references, known })
+    Ok(ReferenceLookup { references, pending: known })
 }
 
-impl Asked<'_> {
+impl ReferenceLookup<'_> {
     /// Fails with one field error for each unknown reference.
-    pub async fn check(self, tx: &mut Tx) -> Result<()> {
-        self.check_but(tx, &[]).await
+    pub async fn await_check(self, tx: &mut Tx) -> Result<()> {
+        self.await_check_except(tx, &[]).await
     }
 
     /// The same, but references in `kept` are accepted unchecked: the record had them before.
-    pub async fn check_but(self, tx: &mut Tx, kept: &[String]) -> Result<()> {
-        let unknown = self.unknown(tx, kept).await?;
+    pub async fn await_check_except(self, tx: &mut Tx, kept: &[String]) -> Result<()> {
+        let unknown = self.await_unknown(tx, kept).await?;
         if unknown.is_empty() { Ok(()) } else { Err(Error::invalid_fields(unknown)) }
     }
 
-    async fn unknown(self, tx: &mut Tx, kept: &[String]) -> Result<Vec<FieldError>> {
+    async fn await_unknown(self, tx: &mut Tx, kept: &[String]) -> Result<Vec<FieldError>> {
         let mut known: HashSet<String> = kept.iter().cloned().collect();
-        for asked in self.known {
-            known.extend(tx.answer(asked).await?);
+        for asked in self.pending {
+            known.extend(tx.await_rows(asked).await?);
         }
-        let is_known = |reference: &&Reference| reference.is_of_kind() && known.contains(&reference.id);
-        Ok(self.references.iter().filter(|reference| !is_known(reference)).map(Reference::unknown).collect())
+        let is_known = |reference: &&RecordReference| reference.is_of_kind() && known.contains(&reference.id);
+        Ok(self
+            .references
+            .iter()
+            .filter(|reference| !is_known(reference))
+            .map(RecordReference::to_unknown_error)
+            .collect())
     }
 }

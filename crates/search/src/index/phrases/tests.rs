@@ -6,7 +6,7 @@ use kernel::base::{RecordId, TenantId};
 use tantivy::merge_policy::NoMergePolicy;
 use tantivy::{Index, IndexWriter, Searcher, TERMINATED, TantivyDocument};
 
-use super::super::super::documents::Kind;
+use super::super::super::documents::DocumentKind;
 use super::super::budget::{DOCUMENTS_MAX, POSITIONS_MAX, TERMS_MAX};
 use super::super::schema;
 use super::*;
@@ -19,49 +19,50 @@ const BLOCK_LEN: u32 = 128;
 /// Above this many documents, matches are collected in a table.
 const LIST_MIN: usize = 4_096;
 
-type Text = Vec<&'static str>;
+type SampleText = Vec<&'static str>;
 
 /// A name and a body.
 type Pair = (&'static [&'static str], &'static [&'static str]);
 
 /// The two columns of one document.
-struct Said {
-    name: Text,
-    body: Text,
+struct SampleDocument {
+    name: SampleText,
+    body: SampleText,
     is_deleted: bool,
 }
 
 /// All texts of this many words.
-fn texts(words: usize) -> Vec<Text> {
+fn all_texts(words: usize) -> Vec<SampleText> {
     (0..words).fold(vec![Vec::new()], |shorter, _| {
-        let longer = |text: &Text| WORDS.map(|word| [text.as_slice(), &[word]].concat());
+        let longer = |text: &SampleText| WORDS.map(|word| [text.as_slice(), &[word]].concat());
         shorter.iter().flat_map(longer).collect()
     })
 }
 
 /// Every text of up to four words as a name and as a body, in varying pairs. One in seven is deleted.
-fn documents() -> Vec<Said> {
-    let all: Vec<Text> = (0..=4).flat_map(texts).collect();
+fn sample_documents() -> Vec<SampleDocument> {
+    let all: Vec<SampleText> = (0..=4).flat_map(all_texts).collect();
     let text = |number: usize| all[number % all.len()].clone();
-    let said = |number: usize| Said { name: text(number), body: text(37 * number + 5), is_deleted: number % 7 == 3 };
+    let said =
+        |number: usize| SampleDocument { name: text(number), body: text(37 * number + 5), is_deleted: number % 7 == 3 };
     (0..320).map(said).collect()
 }
 
 /// An index whose documents are identified by their numbers.
-struct Made {
-    owner: Owner,
-    fields: Fields,
+struct SampleIndex {
+    owner: TermOwner,
+    fields: IndexFields,
     searcher: Searcher,
 }
 
-impl Made {
+impl SampleIndex {
     /// Builds a segment for each group, numbered throughout. Deleted documents stay in the posting lists of a segment. Other
     /// owners have the same documents, interleaved.
-    fn of(segments: &[&[Said]], others: &[&str]) -> Self {
-        let owner = Owner::of(TenantId::NONE, Kind::Ticket);
-        let (schema, fields) = schema::schema();
+    fn with_segments(segments: &[&[SampleDocument]], others: &[&str]) -> Self {
+        let owner = TermOwner::for_kind(TenantId::NONE, DocumentKind::Ticket);
+        let (schema, fields) = schema::build_schema();
         let index = Index::create_in_ram(schema);
-        schema::register(&index);
+        schema::register_tokenizer(&index);
         let mut writer: IndexWriter = index.writer_with_num_threads(1, 15_000_000).unwrap();
         writer.set_merge_policy(Box::new(NoMergePolicy));
         let own = std::str::from_utf8(owner.as_bytes()).unwrap();
@@ -69,24 +70,24 @@ impl Made {
         for group in segments {
             for (said, number) in group.iter().zip(&mut numbers) {
                 for prefix in [own].iter().chain(others) {
-                    writer.add_document(entry(&fields, prefix, number, said)).unwrap();
+                    writer.add_document(sample_entry(&fields, prefix, number, said)).unwrap();
                 }
                 deleted.extend(Some(number).filter(|_| said.is_deleted));
             }
             writer.commit().unwrap();
         }
         for number in deleted {
-            writer.delete_term(owner.key(&fields, &number.to_string()));
+            writer.delete_term(owner.key_term(&fields, &number.to_string()));
         }
         writer.commit().unwrap();
         let searcher = index.reader().unwrap().searcher();
         assert_eq!(searcher.segment_readers().len(), segments.len());
-        Made { owner, fields, searcher }
+        SampleIndex { owner, fields, searcher }
     }
 
     /// How many documents of each segment have the word in their name.
-    fn lists(&self, word: &str) -> Vec<u32> {
-        let key = self.owner.token(word);
+    fn list_lengths(&self, word: &str) -> Vec<u32> {
+        let key = self.owner.token_key(word);
         let list = |reader: &SegmentReader| {
             let index = reader.inverted_index(self.fields.name).unwrap();
             let info = index.terms().get(&key).unwrap();
@@ -96,9 +97,9 @@ impl Made {
     }
 
     /// The numbers and points of the live documents that a phrase finds.
-    fn found(&self, row: &[&str], last: Last, budget: &Arc<Budget>) -> Vec<(u64, u32)> {
+    fn find_points(&self, row: &[&str], last: PhraseEnd, budget: &Arc<SearchBudget>) -> Vec<(u64, u32)> {
         let tokens: Vec<String> = row.iter().map(|&word| word.to_owned()).collect();
-        let query = RowQuery::new(&self.fields, &[self.owner.clone()].into(), &tokens, last, budget);
+        let query = PhraseQuery::new(&self.fields, &[self.owner.clone()].into(), &tokens, last, budget);
         let mut found: Vec<(u64, u32)> = Vec::new();
         for reader in self.searcher.segment_readers() {
             let numbers = reader.fast_fields().column_first_or_default::<u64>("rank").unwrap();
@@ -121,17 +122,17 @@ impl Made {
 
     /// Compares what a phrase finds with the expected documents, and returns their number.
     #[track_caller]
-    fn check(&self, all: &[Said], row: &[&str], last: Last) -> usize {
-        let budget = Budget::new();
-        let expected = expected(all, row, last);
-        assert_eq!(self.found(row, last, &budget), expected, "{row:?} {last:?}");
+    fn check_phrase(&self, all: &[SampleDocument], row: &[&str], last: PhraseEnd) -> usize {
+        let budget = SearchBudget::new();
+        let expected = expected_points(all, row, last);
+        assert_eq!(self.find_points(row, last, &budget), expected, "{row:?} {last:?}");
         assert!(!budget.is_exhausted(), "{row:?} {last:?}");
         expected.len()
     }
 }
 
-fn entry(fields: &Fields, owner: &str, number: u64, said: &Said) -> TantivyDocument {
-    let spelt = |text: &Text| text.iter().fold(owner.to_owned(), |spelt, word| spelt + "\x1f" + word);
+fn sample_entry(fields: &IndexFields, owner: &str, number: u64, said: &SampleDocument) -> TantivyDocument {
+    let spelt = |text: &SampleText| text.iter().fold(owner.to_owned(), |spelt, word| spelt + "\x1f" + word);
     let mut document = TantivyDocument::default();
     document.add_text(fields.key, format!("{owner}\x1f{number}"));
     document.add_text(fields.name, spelt(&said.name));
@@ -141,19 +142,22 @@ fn entry(fields: &Fields, owner: &str, number: u64, said: &Said) -> TantivyDocum
 }
 
 /// The number of each live document that has the phrase, with the points of the better column.
-fn expected(all: &[Said], row: &[&str], last: Last) -> Vec<(u64, u32)> {
-    let best = |said: &Said| points_of(&said.name, row, last, 80, 50).max(points_of(&said.body, row, last, 60, 36));
+fn expected_points(all: &[SampleDocument], row: &[&str], last: PhraseEnd) -> Vec<(u64, u32)> {
+    let best =
+        |said: &SampleDocument| points_of(&said.name, row, last, 80, 50).max(points_of(&said.body, row, last, 60, 36));
     let there = (0..).zip(all).filter(|(_, said)| !said.is_deleted);
     there.map(|(number, said)| (number, best(said))).filter(|(_, points)| *points > 0).collect()
 }
 
 /// The points of the best match in a text: per word `whole` if the phrase ends with a whole word, and `start` for a prefix.
-fn points_of(text: &[&str], row: &[&str], last: Last, whole: u32, start: u32) -> u32 {
+fn points_of(text: &[&str], row: &[&str], last: PhraseEnd, whole: u32, start: u32) -> u32 {
     let (end, leading) = row.split_last().unwrap();
     let words = u32::try_from(row.len()).unwrap();
     let at = |place: &[&str]| match place.split_last() {
         Some((word, others)) if others == leading && word == end => words * whole,
-        Some((word, others)) if others == leading && last == Last::Start && word.starts_with(end) => words * start,
+        Some((word, others)) if others == leading && last == PhraseEnd::Prefix && word.starts_with(end) => {
+            words * start
+        }
         _ => 0,
     };
     text.windows(row.len()).map(at).max().unwrap_or_default()
@@ -162,15 +166,15 @@ fn points_of(text: &[&str], row: &[&str], last: Last, whole: u32, start: u32) ->
 /// Covers posting lists of several blocks, two segments with deletions in both, and phrases in both columns of a document.
 #[test]
 fn a_row_is_found_where_its_words_stand_side_by_side() {
-    let all = documents();
+    let all = sample_documents();
     let (first, second) = all.split_at(220);
-    let made = Made::of(&[first, second], &[OTHER]);
-    assert!(made.lists("a").iter().any(|documents| *documents > BLOCK_LEN), "{:?}", made.lists("a"));
+    let made = SampleIndex::with_segments(&[first, second], &[OTHER]);
+    assert!(made.list_lengths("a").iter().any(|documents| *documents > BLOCK_LEN), "{:?}", made.list_lengths("a"));
     assert!(made.searcher.segment_readers().iter().all(SegmentReader::has_deletes));
     // All phrases of two and three words, and some of four.
-    let rows = texts(2).into_iter().chain(texts(3)).chain(texts(4).into_iter().step_by(5));
+    let rows = all_texts(2).into_iter().chain(all_texts(3)).chain(all_texts(4).into_iter().step_by(5));
     for row in rows {
-        let [whole, start] = [Last::Whole, Last::Start].map(|last| made.check(&all, &row, last));
+        let [whole, start] = [PhraseEnd::Whole, PhraseEnd::Prefix].map(|last| made.check_phrase(&all, &row, last));
         assert!(0 < whole && whole <= start, "{row:?}: {whole} {start}");
     }
 }
@@ -193,43 +197,47 @@ fn a_row_of_most_documents_is_found_and_one_of_few() {
             (_, 9) => SOME,
             _ => MOST[number % MOST.len()],
         };
-        Said { name: name.to_vec(), body: body.to_vec(), is_deleted: false }
+        SampleDocument { name: name.to_vec(), body: body.to_vec(), is_deleted: false }
     };
-    let all: Vec<Said> = (0..4_400).map(said).collect();
-    let made = Made::of(&[all.as_slice()], &[]);
+    let all: Vec<SampleDocument> = (0..4_400).map(said).collect();
+    let made = SampleIndex::with_segments(&[all.as_slice()], &[]);
     // The matches of one column are collected first, and then those of both.
-    assert!(made.lists("a").iter().all(|documents| *documents as usize > LIST_MIN), "{:?}", made.lists("a"));
-    assert!(made.check(&all, &["a", "a"], Last::Start) > LIST_MIN);
-    assert!(made.check(&all, &["a", "a"], Last::Whole) > 0);
-    assert!(made.check(&all, &["b", "a", "a"], Last::Start) > 0);
-    assert!(made.check(&all, &["ab", "b"], Last::Whole) > 0);
-    for last in [Last::Whole, Last::Start] {
-        assert_eq!(made.check(&all, &["c", "a"], last), 11, "{last:?}");
+    assert!(
+        made.list_lengths("a").iter().all(|documents| *documents as usize > LIST_MIN),
+        "{:?}",
+        made.list_lengths("a")
+    );
+    assert!(made.check_phrase(&all, &["a", "a"], PhraseEnd::Prefix) > LIST_MIN);
+    assert!(made.check_phrase(&all, &["a", "a"], PhraseEnd::Whole) > 0);
+    assert!(made.check_phrase(&all, &["b", "a", "a"], PhraseEnd::Prefix) > 0);
+    assert!(made.check_phrase(&all, &["ab", "b"], PhraseEnd::Whole) > 0);
+    for last in [PhraseEnd::Whole, PhraseEnd::Prefix] {
+        assert_eq!(made.check_phrase(&all, &["c", "a"], last), 11, "{last:?}");
     }
 }
 
 #[test]
 fn a_row_costs_what_is_read_for_it() {
-    let all = documents();
+    let all = sample_documents();
     let (first, second) = all.split_at(220);
-    let made = Made::of(&[first, second], &[OTHER]);
-    let all_but_a_few: [fn(&Budget) -> bool; 3] = [
+    let made = SampleIndex::with_segments(&[first, second], &[OTHER]);
+    let all_but_a_few: [fn(&SearchBudget) -> bool; 3] = [
         // One term for each column of each segment.
         |budget| budget.take_terms(TERMS_MAX - 4),
         |budget| budget.take_documents(DOCUMENTS_MAX - 10),
         |budget| budget.take_positions(u32::try_from(POSITIONS_MAX).unwrap() - 10),
     ];
     for (number, take) in all_but_a_few.iter().enumerate() {
-        for last in [Last::Whole, Last::Start] {
-            let budget = Budget::new();
+        for last in [PhraseEnd::Whole, PhraseEnd::Prefix] {
+            let budget = SearchBudget::new();
             assert!(take(&budget));
-            made.found(&["a", "a"], last, &budget);
+            made.find_points(&["a", "a"], last, &budget);
             assert!(budget.is_exhausted(), "{number} {last:?}");
         }
         // A word that does not exist costs only its lookup in the dictionary.
-        let budget = Budget::new();
+        let budget = SearchBudget::new();
         assert!(take(&budget));
-        assert!(made.found(&["nowhere", "a"], Last::Start, &budget).is_empty());
+        assert!(made.find_points(&["nowhere", "a"], PhraseEnd::Prefix, &budget).is_empty());
         assert!(!budget.is_exhausted(), "{number}");
     }
 }
@@ -243,7 +251,7 @@ fn places_in_both_are_kept() {
         (vec![5], vec![1, 2, 3, 4, 5], vec![5]),
     ] {
         let mut kept = left.clone();
-        keep_common(&mut kept, &right);
+        retain_common(&mut kept, &right);
         assert_eq!(kept, both, "{left:?} {right:?}");
     }
 }

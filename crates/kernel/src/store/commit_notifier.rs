@@ -10,23 +10,23 @@ use crate::base::TenantId;
 const BEHIND_MAX: usize = 4_096;
 
 #[derive(Clone)]
-pub(super) struct News(broadcast::Sender<TenantId>);
+pub(super) struct CommitNotifier(broadcast::Sender<TenantId>);
 
-impl Default for News {
+impl Default for CommitNotifier {
     fn default() -> Self {
-        News(broadcast::Sender::new(BEHIND_MAX))
+        CommitNotifier(broadcast::Sender::new(BEHIND_MAX))
     }
 }
 
-impl News {
-    pub fn tell(&self, tenant: Option<TenantId>) {
+impl CommitNotifier {
+    pub fn notify_commit(&self, tenant: Option<TenantId>) {
         if let Some(tenant) = tenant {
             // An error means that there is no receiver.
             let _ = self.0.send(tenant);
         }
     }
 
-    pub fn listen(&self) -> broadcast::Receiver<TenantId> {
+    pub fn subscribe_commits(&self) -> broadcast::Receiver<TenantId> {
         self.0.subscribe()
     }
 }

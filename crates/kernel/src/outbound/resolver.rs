@@ -15,28 +15,28 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::fair_permits::{FairPermit, FairPermits};
-use super::target::Host;
+use super::target::TargetHost;
 use crate::base::TenantId;
 
 /// The source of name resolution.
 #[derive(Clone, Default)]
-pub enum Names {
+pub enum NameSource {
     /// The resolver of the system.
     #[default]
     System,
     /// For tests: called at each lookup, on a thread of its own like the system's, so it may block. An empty answer means
     /// that the name does not resolve.
-    Table(Answers),
+    Table(NameTable),
 }
 
 /// Returns the addresses of a name.
-pub type Answers = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
+pub type NameTable = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
 
-impl fmt::Debug for Names {
+impl fmt::Debug for NameSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Names::System => "System",
-            Names::Table(_) => "Table",
+            NameSource::System => "System",
+            NameSource::Table(_) => "Table",
         })
     }
 }
@@ -51,19 +51,19 @@ const LOOKUPS_PART: usize = 7;
 const WAITING_OF_ONE_MAX: usize = 256;
 
 pub(super) struct Resolver {
-    names: Names,
-    turn_max: Duration,
+    names: NameSource,
+    wait_max: Duration,
     permits: Arc<FairPermits<Option<TenantId>>>,
-    tenants: Tenants,
+    tenants: LookupsByTenant,
 }
 
-type Tenants = Arc<Mutex<HashMap<Option<TenantId>, OfTenant>>>;
+type LookupsByTenant = Arc<Mutex<HashMap<Option<TenantId>, TenantLookups>>>;
 
 /// The lookups of one tenant by name. Tenants do not share lookups, because one would wait for the other's permit.
-type OfTenant = HashMap<String, watch::Receiver<Stage>>;
+type TenantLookups = HashMap<String, watch::Receiver<LookupStage>>;
 
 #[derive(Clone)]
-enum Stage {
+enum LookupStage {
     Waiting,
     Asking,
     Done(Result<Vec<IpAddr>, Unresolved>),
@@ -74,64 +74,64 @@ enum Stage {
 pub(super) enum Unresolved {
     /// The lookup was not started, because too many others were waiting.
     Crowded,
-    No(String),
+    Failed(String),
 }
 
 /// A lookup that waits, runs or is done.
-pub(super) struct Lookup(watch::Receiver<Stage>);
+pub(super) struct Lookup(watch::Receiver<LookupStage>);
 
 impl Lookup {
-    fn done(answer: Result<Vec<IpAddr>, Unresolved>) -> Self {
-        Lookup(watch::channel(Stage::Done(answer)).1)
+    fn from_answer(answer: Result<Vec<IpAddr>, Unresolved>) -> Self {
+        Lookup(watch::channel(LookupStage::Done(answer)).1)
     }
 
     /// Waits until the lookup has a permit.
-    pub async fn begun(&mut self) {
+    pub async fn wait_started(&mut self) {
         // If the lookup's task has died, `await_addresses` returns the error.
-        drop(self.0.wait_for(|stage| !matches!(stage, Stage::Waiting)).await);
+        drop(self.0.wait_for(|stage| !matches!(stage, LookupStage::Waiting)).await);
     }
 
     /// At least one address, not checked by the guard yet; or why there is none.
-    pub async fn answer(mut self) -> Result<Vec<IpAddr>, Unresolved> {
-        match self.0.wait_for(|stage| matches!(stage, Stage::Done(_))).await.as_deref() {
-            Ok(Stage::Done(answer)) => answer.clone(),
-            _ => Err(Unresolved::No("the lookup ended badly".to_owned())),
+    pub async fn await_addresses(mut self) -> Result<Vec<IpAddr>, Unresolved> {
+        match self.0.wait_for(|stage| matches!(stage, LookupStage::Done(_))).await.as_deref() {
+            Ok(LookupStage::Done(answer)) => answer.clone(),
+            _ => Err(Unresolved::Failed("the lookup ended badly".to_owned())),
         }
     }
 }
 
 impl Resolver {
-    pub fn new(names: Names, turn_max: Duration) -> Self {
+    pub fn new(names: NameSource, wait_max: Duration) -> Self {
         let permits = FairPermits::new(LOOKUPS_MAX, LOOKUPS_PART);
-        Resolver { names, turn_max, permits, tenants: Arc::default() }
+        Resolver { names, wait_max, permits, tenants: Arc::default() }
     }
 
     /// Starts a lookup, or joins one of the same name for the same tenant.
-    pub fn look_up(&self, host: &Host, for_whom: Option<TenantId>) -> Lookup {
+    pub fn look_up(&self, host: &TargetHost, for_whom: Option<TenantId>) -> Lookup {
         let name = match host {
-            Host::Address(address) => return Lookup::done(Ok(vec![*address])),
-            Host::Name(name) => name,
+            TargetHost::Address(address) => return Lookup::from_answer(Ok(vec![*address])),
+            TargetHost::Name(name) => name,
         };
         // RFC 6761 reserves these names for this host, whatever a resolver answers.
         if is_localhost(name) {
-            return Lookup::done(Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
+            return Lookup::from_answer(Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
         }
-        let mut tenants = lock(&self.tenants);
+        let mut tenants = lock_tenants(&self.tenants);
         let of_tenant = tenants.entry(for_whom).or_default();
         if let Some(known) = of_tenant.get(name) {
             return Lookup(known.clone());
         }
         if of_tenant.len() >= WAITING_OF_ONE_MAX {
-            return Lookup::done(Err(Unresolved::Crowded));
+            return Lookup::from_answer(Err(Unresolved::Crowded));
         }
-        let (tell, told) = watch::channel(Stage::Waiting);
+        let (tell, told) = watch::channel(LookupStage::Waiting);
         of_tenant.insert(name.clone(), told.clone());
-        let permit = acquire_permit(self.permits.clone(), for_whom, self.turn_max);
-        let entry = Entry { tenants: self.tenants.clone(), for_whom, name: name.clone() };
+        let permit = acquire_permit(self.permits.clone(), for_whom, self.wait_max);
+        let entry = LookupEntry { tenants: self.tenants.clone(), tenant: for_whom, name: name.clone() };
         // A runtime that shuts down drops a spawned task at once, and its `LookupEntry` takes this lock when dropped.
         drop(tenants);
         // A task of its own, so that it goes on for the others when the first caller gives up.
-        tokio::spawn(ask(self.names.clone(), permit, entry, tell));
+        tokio::spawn(run_lookup(self.names.clone(), permit, entry, tell));
         Lookup(told)
     }
 }
@@ -146,62 +146,62 @@ async fn acquire_permit(
     timeout(wait_max, permits.acquire(for_whom)).await.ok()
 }
 
-async fn ask(
-    names: Names,
+async fn run_lookup(
+    names: NameSource,
     permit: impl Future<Output = Option<LookupPermit>>,
-    entry: Entry,
-    tell: watch::Sender<Stage>,
+    entry: LookupEntry,
+    tell: watch::Sender<LookupStage>,
 ) {
     let answer = match permit.await {
         Some(permit) => {
-            tell.send_replace(Stage::Asking);
+            tell.send_replace(LookupStage::Asking);
             let name = entry.name.clone();
             let asked = spawn_blocking(move || {
-                let found = find(&names, &name);
+                let found = resolve_blocking(&names, &name);
                 drop(permit);
                 found
             });
-            asked.await.unwrap_or_else(|error| Err(error.to_string())).map_err(Unresolved::No)
+            asked.await.unwrap_or_else(|error| Err(error.to_string())).map_err(Unresolved::Failed)
         }
         None => Err(Unresolved::Crowded),
     };
     // Removed before the answer is sent, so that later callers start a new lookup.
     drop(entry);
-    tell.send_replace(Stage::Done(answer));
+    tell.send_replace(LookupStage::Done(answer));
 }
 
 /// Blocks the thread until there is an answer.
-fn find(names: &Names, name: &str) -> Result<Vec<IpAddr>, String> {
+fn resolve_blocking(names: &NameSource, name: &str) -> Result<Vec<IpAddr>, String> {
     let addresses: Vec<IpAddr> = match names {
-        Names::System => {
+        NameSource::System => {
             let found = (name, 0).to_socket_addrs().map_err(|error| format!("{name}: {error}"))?;
             found.map(|address| address.ip()).collect()
         }
-        Names::Table(table) => table(name),
+        NameSource::Table(table) => table(name),
     };
     if addresses.is_empty() { Err(format!("{name} has no address")) } else { Ok(addresses) }
 }
 
 /// The entry of a lookup in the table, removed when dropped.
-struct Entry {
-    tenants: Tenants,
-    for_whom: Option<TenantId>,
+struct LookupEntry {
+    tenants: LookupsByTenant,
+    tenant: Option<TenantId>,
     name: String,
 }
 
-impl Drop for Entry {
+impl Drop for LookupEntry {
     fn drop(&mut self) {
-        let mut tenants = lock(&self.tenants);
-        if let Some(of_tenant) = tenants.get_mut(&self.for_whom) {
+        let mut tenants = lock_tenants(&self.tenants);
+        if let Some(of_tenant) = tenants.get_mut(&self.tenant) {
             of_tenant.remove(&self.name);
             if of_tenant.is_empty() {
-                tenants.remove(&self.for_whom);
+                tenants.remove(&self.tenant);
             }
         }
     }
 }
 
-fn lock(tenants: &Tenants) -> MutexGuard<'_, HashMap<Option<TenantId>, OfTenant>> {
+fn lock_tenants(tenants: &LookupsByTenant) -> MutexGuard<'_, HashMap<Option<TenantId>, TenantLookups>> {
     tenants.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -225,9 +225,9 @@ mod tests {
         let (done, ended) = mpsc::channel();
         std::thread::spawn(move || {
             let _entered = handle.enter();
-            let resolver = Resolver::new(Names::Table(Arc::new(|_| Vec::new())), Duration::from_secs(1));
-            drop(resolver.look_up(&Host::Name("name.test".to_owned()), None));
-            done.send(lock(&resolver.tenants).is_empty())
+            let resolver = Resolver::new(NameSource::Table(Arc::new(|_| Vec::new())), Duration::from_secs(1));
+            drop(resolver.look_up(&TargetHost::Name("name.test".to_owned()), None));
+            done.send(lock_tenants(&resolver.tenants).is_empty())
         });
         assert_eq!(ended.recv_timeout(Duration::from_mins(1)), Ok(true));
         Ok(())

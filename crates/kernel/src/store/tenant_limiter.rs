@@ -13,62 +13,67 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::base::{Error, Result, TenantId};
 
 use super::Db;
-use super::handle::Lane;
+use super::handle::FairnessKey;
 
 /// One write that runs and one that is ready to follow, so that the database is not idle in between.
-const TURNS: usize = 2;
+const TENANT_WRITES_MAX: usize = 2;
 
 /// Semaphores kept before those without a permit in use are dropped.
 const TENANTS_MAX: usize = 1_024;
 
 /// Writes of background jobs at once, over all tenants, and as many reads: a few of the pool's connections, so that no
 /// backlog delays requests.
-const JOB_TURNS: usize = 6;
+const JOB_PERMITS: usize = 6;
 
 /// A background job can wait longer than a client, and should not fail because of a short wait.
 const JOB_WAIT_MAX: Duration = Duration::from_secs(30);
 
-pub(super) struct Turns {
-    writes: TenantTurns,
+pub(super) struct ConnectionLimiter {
+    writes: TenantLimiter,
     jobs: Arc<Semaphore>,
-    reads: TenantTurns,
+    reads: TenantLimiter,
     job_reads: Arc<Semaphore>,
 }
 
 /// A permit to read: the tenant's, and for a background job also the shared one of all jobs.
-pub(super) struct ReadTurn {
+pub(super) struct ReadPermit {
     _of_tenant: Option<OwnedSemaphorePermit>,
     _of_jobs: Option<OwnedSemaphorePermit>,
 }
 
 /// A permit of a background job to write: the tenant's, and the shared one of all jobs.
-pub(super) struct JobTurn {
+pub(super) struct JobWritePermit {
     _of_tenant: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
 
-impl Turns {
+impl ConnectionLimiter {
     /// Creates the limits for a pool of `pool_max` connections.
     pub fn new(pool_max: usize) -> Self {
         // No tenant's reads get all connections, and every tenant gets at least one.
-        let reads = TenantTurns::new(pool_max.max(1).div_ceil(2));
-        let own_work = || Arc::new(Semaphore::new(JOB_TURNS));
-        Turns { writes: TenantTurns::new(TURNS), jobs: own_work(), reads, job_reads: own_work() }
+        let reads = TenantLimiter::new(pool_max.max(1).div_ceil(2));
+        let own_work = || Arc::new(Semaphore::new(JOB_PERMITS));
+        ConnectionLimiter {
+            writes: TenantLimiter::new(TENANT_WRITES_MAX),
+            jobs: own_work(),
+            reads,
+            job_reads: own_work(),
+        }
     }
 
     /// Waits at most `wait_max` for the tenant's permit to write.
-    pub async fn take(&self, tenant: TenantId, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
-        self.writes.take(Lane::Tenant(tenant), wait_max).await
+    pub async fn acquire_write(&self, tenant: TenantId, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
+        self.writes.acquire(FairnessKey::Tenant(tenant), wait_max).await
     }
 
     /// Waits for a background job's permit to write. The tenant's permit comes first: while its rows are locked, its jobs
     /// hold no permit that others need.
-    pub async fn take_for_job(&self, tenant: TenantId) -> Result<JobTurn> {
-        let of_tenant = self.writes.of(Lane::Job(tenant));
+    pub async fn acquire_job_write(&self, tenant: TenantId) -> Result<JobWritePermit> {
+        let of_tenant = self.writes.semaphore_for(FairnessKey::Job(tenant));
         let both = async {
             let of_tenant = of_tenant.acquire_owned().await.ok()?;
             let of_all = self.jobs.clone().acquire_owned().await.ok()?;
-            Some(JobTurn { _of_tenant: of_tenant, _of_all: of_all })
+            Some(JobWritePermit { _of_tenant: of_tenant, _of_all: of_all })
         };
         match tokio::time::timeout(JOB_WAIT_MAX, both).await {
             Ok(Some(turn)) => Ok(turn),
@@ -77,40 +82,40 @@ impl Turns {
     }
 
     /// Waits for a permit to read. The system reads little, on behalf of all tenants, and needs no permit.
-    pub async fn take_to_read(&self, lane: Lane, wait_max: Duration) -> Result<ReadTurn> {
-        if lane == Lane::System {
-            return Ok(ReadTurn { _of_tenant: None, _of_jobs: None });
+    pub async fn acquire_read(&self, lane: FairnessKey, wait_max: Duration) -> Result<ReadPermit> {
+        if lane == FairnessKey::System {
+            return Ok(ReadPermit { _of_tenant: None, _of_jobs: None });
         }
-        let of_tenant = self.reads.take(lane, wait_max).await?;
+        let of_tenant = self.reads.acquire(lane, wait_max).await?;
         let mut of_jobs = None;
-        if matches!(lane, Lane::Job(_)) {
+        if matches!(lane, FairnessKey::Job(_)) {
             let turn = tokio::time::timeout(JOB_WAIT_MAX, self.job_reads.clone().acquire_owned()).await;
             let late = || Error::unavailable("too many reads of the service's own work are waiting");
             of_jobs = Some(turn.ok().and_then(Result::ok).ok_or_else(late)?);
         }
-        Ok(ReadTurn { _of_tenant: Some(of_tenant), _of_jobs: of_jobs })
+        Ok(ReadPermit { _of_tenant: Some(of_tenant), _of_jobs: of_jobs })
     }
 }
 
 /// A number of permits for each tenant, and as many for its background jobs.
-pub struct TenantTurns {
+pub struct TenantLimiter {
     each: usize,
-    lanes: Mutex<HashMap<Lane, Arc<Semaphore>>>,
+    semaphores: Mutex<HashMap<FairnessKey, Arc<Semaphore>>>,
 }
 
-impl TenantTurns {
+impl TenantLimiter {
     pub fn new(each: usize) -> Self {
-        TenantTurns { each, lanes: Mutex::default() }
+        TenantLimiter { each, semaphores: Mutex::default() }
     }
 
     /// Waits at most `wait_max` for a permit of the handle's tenant.
-    pub async fn take_for(&self, db: &Db, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
-        self.take(db.lane(), wait_max).await
+    pub async fn acquire_for(&self, db: &Db, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
+        self.acquire(db.fairness_key(), wait_max).await
     }
 
     /// Waits at most `wait_max` for a permit of this key.
-    pub(crate) async fn take(&self, lane: Lane, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
-        let turns = self.of(lane);
+    pub(crate) async fn acquire(&self, lane: FairnessKey, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
+        let turns = self.semaphore_for(lane);
         if let Ok(turn) = turns.clone().try_acquire_owned() {
             return Ok(turn);
         }
@@ -124,8 +129,8 @@ impl TenantTurns {
         Ok(turn)
     }
 
-    fn of(&self, lane: Lane) -> Arc<Semaphore> {
-        let mut turns = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+    fn semaphore_for(&self, lane: FairnessKey) -> Arc<Semaphore> {
+        let mut turns = self.semaphores.lock().unwrap_or_else(PoisonError::into_inner);
         if turns.len() >= TENANTS_MAX {
             // A permit holds its semaphore, so those in use stay.
             turns.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
