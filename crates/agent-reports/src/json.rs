@@ -79,7 +79,7 @@ impl<'de> Visitor<'de> for MessageSeed<'_> {
                 "action" => map.next_value_seed(ScalarSeed(&mut |value| collector.query = clean_label(value)))?,
                 "deviceid" => map.next_value_seed(ScalarSeed(&mut |value| collector.device_id = clean_label(value)))?,
                 "itemtype" => {
-                    map.next_value_seed(ScalarSeed(&mut |value| collector.report.item_type = clean_label(value)))?
+                    map.next_value_seed(ScalarSeed(&mut |value| collector.report.item_type = clean_label(value)))?;
                 }
                 "tag" => map.next_value_seed(ScalarSeed(&mut |value| collector.report.tag = clean_label(value)))?,
                 "name" => map.next_value_seed(ScalarSeed(&mut |value| collector.name = clean_label(value)))?,

@@ -40,9 +40,7 @@ impl Lowering<'_> {
     fn lower_node(&mut self, expr: &Expr) -> Result<ExpressionNode, ExpressionError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(ExpressionError::invalid(format!(
-                "The parts of an expression can stand at most {DEPTH_MAX} deep."
-            )));
+            return Err(ExpressionError::invalid(format!("An expression can be nested at most {DEPTH_MAX} deep.")));
         }
         let node = match expr {
             Expr::Literal(value) => lower_literal(value).map(ExpressionNode::Literal),

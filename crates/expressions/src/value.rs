@@ -197,9 +197,9 @@ impl<'a> CelValue<'a> {
             CelValue::Bool(yes) => Value::Bool(yes),
             CelValue::Int(int) => Value::from(int),
             CelValue::Uint(uint) => Value::from(uint),
-            CelValue::Double(double) => Number::from_f64(double).map(Value::Number).ok_or_else(|| {
-                ExpressionError::failed("A number that is infinite or none cannot come out of an expression.")
-            })?,
+            CelValue::Double(double) => Number::from_f64(double)
+                .map(Value::Number)
+                .ok_or_else(|| ExpressionError::failed("The result of an expression cannot be infinite or NaN."))?,
             CelValue::Text(text) => {
                 meter.charge_bytes(text.len())?;
                 Value::String(text.to_string())

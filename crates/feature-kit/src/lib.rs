@@ -36,8 +36,8 @@ pub const QUERY_TOO_BROAD: Code = Code::new(
     400,
     "query_too_broad",
     "No index can answer this combination of filters and order",
-    "Too many records would have to be looked at one by one. The detail names a filter to add.",
-    "More than 10000 tickets would have to be looked at one by one. Add a filter: organization_id.",
+    "Too many records would have to be checked one by one. The detail names a filter to add.",
+    "More than 10000 tickets would have to be checked one by one. Add a filter: organization_id.",
 );
 pub const INVALID_TRANSITION: Code = Code::new(
     409,

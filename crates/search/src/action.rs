@@ -1,6 +1,8 @@
 //! The workflow action `search.query`. Its input and output are those of the route, and it finds what the principal who
 //! saved the workflow may read when the step runs.
 
+use feature_kit::STEP_BYTES_MAX;
+use feature_kit::{Action, ActionEffect, Lookup};
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
 use kernel::base::{Error, Result, Word};
@@ -8,20 +10,18 @@ use kernel::http::{
     App, BodyField, BodyFields, CursorSigner, FromBody, LIMIT_DEFAULT, LIMIT_MAX, LIST_MAX, read_object,
 };
 use kernel::store::{CursorKey, Db};
+use search_language::ParsedQuery;
 use serde_json::{Map, Value, json};
 
 use super::answer::{SearchRequest, answer_search, parse_query};
 use super::routes::{PATH, parse_q};
 use super::service::SearchService;
 use super::{INVALID_QUERY, SearchType};
-use feature_kit::STEP_BYTES_MAX;
-use feature_kit::{Action, ActionEffect, Lookup};
-use search_language::ParsedQuery;
 
 pub const ACTIONS: &[Action] = &[Action {
     name: "search.query",
-    about: "Searches, as the route does: all that whoever saved the workflow may read is found, and nothing else. A page ends \
-            before its `limit` where it would be more than a step may answer.",
+    about: "Searches, as the route does: finds only what the user or key that saved the workflow may read. A page ends \
+            before its `limit` if it would be too large for a step.",
     needs: &[Scope::SearchRead],
     example: || json!({"q": "${{ event.data.hostname }} -status:closed", "types": ["ticket"], "limit": 10}),
     check: |with| read_object::<SearchStepInput>(with).without_value(),

@@ -2,10 +2,12 @@
 
 use std::time::Instant;
 
+use feature_kit::QUERY_TOO_BROAD;
 use kernel::auth::Scopes;
 use kernel::base::{Error, Result, TenantId};
 use kernel::http::App;
 use kernel::store::Db;
+use search_language::ParsedQuery;
 use serde::Serialize;
 
 use super::documents::DocumentKind;
@@ -13,8 +15,6 @@ use super::index::{IndexQuery, ResultPosition};
 use super::service::SearchService;
 use super::shown::to_search_hit;
 use super::{INVALID_QUERY, SearchCounts, SearchHit, SearchType, requested_kinds, store, visible_kinds};
-use feature_kit::QUERY_TOO_BROAD;
-use search_language::ParsedQuery;
 
 /// A parsed search.
 #[derive(Clone, Debug)]
@@ -69,8 +69,5 @@ pub async fn answer_search(
 }
 
 fn query_too_broad() -> Error {
-    Error::new(
-        QUERY_TOO_BROAD,
-        "A part of this search stands for too much. Write more of its words, or words that are rarer.",
-    )
+    Error::new(QUERY_TOO_BROAD, "A part of this search matches too much. Use longer or rarer words.")
 }

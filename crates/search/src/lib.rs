@@ -55,7 +55,7 @@ kernel::words! {
     }
 }
 
-/// Part of a text in which something was found.
+/// Part of a text with a match.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Highlight {
     pub field: String,
@@ -63,7 +63,7 @@ pub struct Highlight {
     pub snippet: String,
 }
 
-/// Something that was found.
+/// One search result.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = SearchHit, example = json!({
     "type": "ticket", "id": "tkt_01jd8z6v2mfkpb7h3q9xw5t4ra", "title": "Printer on floor 3 is jammed",

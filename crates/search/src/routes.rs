@@ -39,8 +39,8 @@ pub struct SearchQuery {
 
 impl FromParams for SearchQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
-        let q = "What to look for: words, all of which must be there, each the beginning of a word or one with a typo (two from 8 \
-                 letters); `\"words in a row\"`; `-word` that must not be there; `field:value`, compared as a whole.";
+        let q = "What to look for: words that must all match, exactly, as a prefix or with a typo (two from 8 \
+                 letters); `\"words in a row\"`; `-word` to exclude; `field:value`, compared as a whole.";
         let types = "Only these, as a comma list.";
         Ok(SearchQuery {
             q: params.take_parsed(QueryParam::new("q", q).with_length(1, Q_CHARS_MAX).required(), parse_q)?,
@@ -103,9 +103,9 @@ impl IntoResponses for SearchPage {
 
 /// Search
 ///
-/// Devices, people, organizations, tickets, workflows and software, the best first: words as they are before words that begin so
-/// before those with a typo; what something is called before what is said of it; what is live before what is done. Only what the
-/// caller may read is found, and counted. What was written is found within a second.
+/// Finds devices, people, organizations, tickets, workflows and software, best first: exact words before prefixes before
+/// typos; names before other text; active records before finished ones. Only what you may read is found and counted.
+/// Changes are found within a second.
 #[utoipa::path(get, path = PATH, tag = "Search and reporting", operation_id = "search", params(QueryString<SearchQuery>))]
 pub async fn search_records(caller: Access<Searching>, query: QueryString<SearchQuery>) -> Result<SearchPage> {
     let SearchQuery { q, types, page } = query.parse()?;

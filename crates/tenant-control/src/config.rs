@@ -2,6 +2,7 @@
 //! with the name that was probably meant.
 
 mod devices;
+mod store;
 mod workflows;
 
 use std::ffi::OsString;
@@ -9,100 +10,34 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::workflows::WorkflowSettings;
 use clap::builder::Command;
 use clap::parser::ValueSource;
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
-use kernel::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, SECOND_MS, SecretsSource, parse_network};
+use kernel::base::{DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, SECOND_MS, parse_network};
 use kernel::http::{BaseUrl, HttpSettings, RatePolicy, TlsFiles};
 use kernel::outbound;
-use kernel::store::{PostgresOptions, SqliteSynchronous, Store, StoreOptions};
-
-use crate::features;
-use crate::features::pages::{HealthMonitor, Library};
-use ::workflows::WorkflowSettings;
-use devices::DeviceArgs;
+use kernel::store::Store;
 use people::sso::ProviderCache;
 use search::service::SearchService;
 use webhooks::{events::reader::FeedReaders, sender};
+
+use crate::features::pages::{HealthMonitor, Library};
+use devices::DeviceArgs;
+pub use store::StoreArgs;
 use workflows::WorkflowArgs;
 
-/// The content of the secrets file, for installations that keep it elsewhere.
-const SECRETS_VARIABLE: &str = "TENANT_CONTROL_SECRETS";
 const VARIABLE_PREFIX: &str = "TENANT_CONTROL_";
 /// The default data directory and listening address.
 pub const DATA_DIR: &str = "./data";
 pub const LISTEN: &str = "127.0.0.1:8080";
-/// `off` makes the embedded store unsafe, so that the power-cut test can prove that it detects lost writes.
-const SYNCHRONOUS_VARIABLE: &str = "TENANT_CONTROL_TEST_SYNCHRONOUS";
 /// Milliseconds for which a request for the feed waits, so that tests that call every route do not wait long.
 const NEWS_WAIT_VARIABLE: &str = "TENANT_CONTROL_TEST_NEWS_WAIT_MS";
-
-/// Where the data is: what every command needs.
-#[derive(Args, Clone)]
-pub struct StoreArgs {
-    /// Where the embedded store and the secrets file live
-    #[arg(long, value_name = "DIR", env = "TENANT_CONTROL_DATA_DIR", default_value = DATA_DIR)]
-    pub data_dir: PathBuf,
-    /// PostgreSQL to use instead of the embedded store; sslmode and sslrootcert as libpq means them
-    #[arg(long, value_name = "URL", env = "TENANT_CONTROL_DATABASE_URL", hide_env_values = true)]
-    pub database_url: Option<String>,
-    /// The server's secrets [default: secrets.json in the data directory]
-    #[arg(long, value_name = "FILE", env = "TENANT_CONTROL_SECRETS_FILE")]
-    pub secrets_file: Option<PathBuf>,
-    /// Accept a PostgreSQL role that bypasses row-level security
-    #[arg(long, env = "TENANT_CONTROL_ALLOW_SUPERUSER")]
-    pub allow_superuser: bool,
-    /// TOML file with settings, named like the flags
-    #[arg(long, value_name = "FILE", env = "TENANT_CONTROL_CONFIG")]
-    pub config: Option<PathBuf>,
-}
-
-impl StoreArgs {
-    pub fn database_file(&self) -> PathBuf {
-        self.data_dir.join("tenant-control.db")
-    }
-
-    /// The folder of the search index. The index is a copy and not part of a backup.
-    pub fn search_folder(&self) -> PathBuf {
-        self.data_dir.join("search")
-    }
-
-    pub fn store_options(&self) -> StoreOptions {
-        let options = match &self.database_url {
-            None => StoreOptions::sqlite(self.database_file()).with_synchronous(synchronous_mode()),
-            Some(url) => {
-                let mut options = PostgresOptions::new(url);
-                options.allow_superuser = self.allow_superuser;
-                StoreOptions::postgres(options)
-            }
-        };
-        options.followed_by(&features::install().followers)
-    }
-
-    pub fn secrets_path(&self) -> PathBuf {
-        self.secrets_file.clone().unwrap_or_else(|| self.data_dir.join("secrets.json"))
-    }
-
-    pub fn secrets_source(&self) -> SecretsSource {
-        match std::env::var(SECRETS_VARIABLE) {
-            Ok(text) if !text.is_empty() => SecretsSource::Text(text),
-            _ => SecretsSource::File(self.secrets_path()),
-        }
-    }
-}
 
 /// The user who runs this through sudo, if any.
 pub fn sudo_user() -> Option<String> {
     std::env::var("SUDO_USER").ok()
-}
-
-fn synchronous_mode() -> SqliteSynchronous {
-    if std::env::var(SYNCHRONOUS_VARIABLE).is_ok_and(|text| text == "off") {
-        tracing::warn!("{SYNCHRONOUS_VARIABLE} is off: a power cut will lose acknowledged writes");
-        return SqliteSynchronous::Off;
-    }
-    SqliteSynchronous::Full
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -146,7 +81,7 @@ pub struct LinkArgs {
     /// Where the server listens [default: as its URL says, or 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS", env = "TENANT_CONTROL_LISTEN")]
     pub listen: Option<SocketAddr>,
-    /// Where clients reach the service [default: what the server says that was started last on this store]
+    /// Public URL of the service [default: that of the server last started on this store]
     #[arg(long, value_name = "URL", env = "TENANT_CONTROL_BASE_URL", value_parser = parse_base_url)]
     pub base_url: Option<BaseUrl>,
 }
@@ -191,10 +126,10 @@ impl SessionArgs {
 /// What the service may connect to by itself.
 #[derive(Args, Clone, Debug)]
 pub struct OutboundArgs {
-    /// Network that webhooks may reach although it is private; for every tenant; repeatable
+    /// Private network that webhooks of every tenant may reach; repeatable
     #[arg(long, value_name = "CIDR", env = "TENANT_CONTROL_WEBHOOK_ALLOW_CIDR", value_delimiter = ',', value_parser = parse_cidr)]
     pub webhook_allow_cidr: Vec<IpNet>,
-    /// Certificates to trust beside the system's when connecting to others, as PEM
+    /// Extra CA certificates to trust for outgoing connections, as PEM
     #[arg(long, value_name = "FILE", env = "TENANT_CONTROL_OUTBOUND_CA")]
     pub outbound_ca: Option<PathBuf>,
 }
@@ -246,15 +181,15 @@ pub struct ServeArgs {
     pub audit_days: i64,
     #[command(flatten)]
     pub outbound: OutboundArgs,
-    /// Waits between attempts of a delivery, such as 5s,5m,2h; after the last it is given up
+    /// Waits between delivery attempts, such as 5s,5m,2h; after the last one the delivery fails
     #[arg(long, value_name = "WAITS", env = "TENANT_CONTROL_WEBHOOK_SCHEDULE", value_parser = parse_schedule,
           default_value = "5s,5m,30m,2h,5h,10h,14h,20h,24h")]
     pub webhook_schedule: WebhookSchedule,
-    /// For one attempt of a delivery, the answer included
+    /// Timeout of one delivery attempt, including the answer
     #[arg(long, value_name = "SECONDS", env = "TENANT_CONTROL_WEBHOOK_TIMEOUT", default_value_t = 15,
           value_parser = clap::value_parser!(u64).range(1..=120))]
     pub webhook_timeout: u64,
-    /// An endpoint that only fails for this long is switched off
+    /// An endpoint that fails for this long is disabled
     #[arg(long, value_name = "HOURS", env = "TENANT_CONTROL_WEBHOOK_DISABLE_AFTER", default_value_t = 120,
           value_parser = clap::value_parser!(i64).range(1..=8760))]
     pub webhook_disable_after: i64,
@@ -471,7 +406,7 @@ fn check_environment(root: &Command) -> Result<(), String> {
     let known: Vec<String> = setting_names(root).iter().map(|name| name.to_uppercase()).collect();
     for (name, _) in std::env::vars_os() {
         let Some(bare) = name.to_str().and_then(|name| name.strip_prefix(VARIABLE_PREFIX)) else { continue };
-        let ours = name == SECRETS_VARIABLE || bare.starts_with("TEST_");
+        let ours = name == store::SECRETS_VARIABLE || bare.starts_with("TEST_");
         if !ours && !known.iter().any(|known| known == bare) {
             return Err(format!(
                 "unknown environment variable {VARIABLE_PREFIX}{bare}{}",

@@ -28,10 +28,7 @@ fn document_info() -> Result<DocumentInfo> {
         tags: vec![
             ("Control plane", "API keys, webhook endpoints, organizations, users and the audit trail of a tenant."),
             ("Service workflows", "Tickets of the service desk, and workflows across the modules."),
-            (
-                "Search and reporting",
-                "What a tenant has, found as people type it; the inventory of devices, in lists, files and figures.",
-            ),
+            ("Search and reporting", "Full-text search; the device inventory as lists, files and figures."),
             ("Session", "Signing on, who is calling, and signing out."),
             ("Schema", "This document."),
         ],

@@ -1,5 +1,8 @@
 //! OpenAPI schemas of the bodies that `input` parses.
 
+use feature_kit::NullField;
+use feature_kit::custom_fields::CUSTOM_FIELDS_MAX;
+use feature_kit::tags::TAGS_MAX;
 use kernel::base::Word;
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type as JsonType,
@@ -9,9 +12,6 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::input::{DEVICES_MAX, NewTicket, TEXT_BYTES_MAX, TicketPatch};
 use super::{Priority, TicketStatus, TicketType};
-use feature_kit::NullField;
-use feature_kit::custom_fields::CUSTOM_FIELDS_MAX;
-use feature_kit::tags::TAGS_MAX;
 
 /// The properties that both bodies have; in a patch more of them may be null.
 fn body_properties(null: NullField) -> ObjectBuilder {

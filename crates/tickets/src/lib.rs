@@ -92,7 +92,7 @@ kernel::words! {
 }
 
 kernel::words! {
-    /// How a ticket stands against what was promised; `at_risk` when less than a fifth of the time is left.
+    /// The state of the service level; `at_risk` when less than a fifth of the time is left.
     pub enum SlaState { Ok "ok", AtRisk "at_risk", Breached "breached", Paused "paused", None "none" }
 }
 
@@ -192,7 +192,7 @@ pub struct Ticket {
     #[schema(required)]
     pub external_id: Option<String>,
     pub source: Source,
-    /// A date of the caller's own; no promise follows from it.
+    /// A date that you set; it is not part of the service level.
     #[schema(value_type = Option<String>, format = DateTime, required)]
     pub due_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = DateTime, required)]

@@ -1,6 +1,7 @@
 //! `/api/psa/tickets`
 
 use axum::response::{IntoResponse, Response};
+use feature_kit::{IdOrNone, Q_CHARS_MAX, Q_WORDS_MAX, registry, word_set};
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, Label, Result};
 use kernel::http::{
@@ -18,7 +19,6 @@ use utoipa::{IntoResponses, PartialSchema, ToSchema};
 use super::find::{self, Filter, TicketOrder};
 use super::input::{NewTicket, TicketPatch};
 use super::{Ticket, TicketChange, TicketComment, TicketDetail, TicketId, TicketView, store};
-use feature_kit::{IdOrNone, Q_CHARS_MAX, Q_WORDS_MAX, registry, word_set};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
@@ -65,7 +65,7 @@ impl FromParams for ListQuery {
             page: PageRequest::take_page(params)?,
         };
         if query.view.is_some() && query.id.is_none() {
-            let detail = "The query parameter view needs id: whose comments or history.";
+            let detail = "The query parameter view needs the id of a ticket.";
             return Err(Error::new(Code::InvalidParameter, detail));
         }
         Ok(query)
@@ -152,9 +152,9 @@ impl IntoResponses for TicketsResponse {
 
 /// List tickets, or read one
 ///
-/// Newest first. Filters narrow each other down; a combination that no index can answer is 400 `query_too_broad` and
-/// names a filter to add: never the tickets of customers or technicians by `created_at` or `updated_at`. One ticket comes
-/// with its `comments` and `history`, of which `view` shows all, newest first.
+/// Newest first. All filters apply together; a combination that no index can answer is 400 `query_too_broad` and names
+/// a filter to add, which never happens for tickets of customers or technicians by `created_at` or `updated_at`. One ticket
+/// comes with its `comments` and `history`; `view` lists all of them, newest first.
 #[utoipa::path(
     get, path = PATH, tag = "Service workflows", operation_id = "list_tickets", params(QueryString<ListQuery>)
 )]
@@ -224,7 +224,7 @@ pub async fn create_ticket(
 
 /// Change a ticket
 ///
-/// A JSON merge patch: what is left out stays, `null` clears. The status can only go where it may; anything else is 409
+/// A JSON merge patch: what is left out stays, `null` clears. Only allowed status changes are made; any other is 409
 /// `invalid_transition`, and nothing of the request is applied. `comment` is appended. Send an `Idempotency-Key`, and a retry
 /// never adds a comment twice.
 #[utoipa::path(

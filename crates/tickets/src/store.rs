@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use feature_kit::custom_fields::{check_custom_fields, merge_patch};
+use feature_kit::registry;
 use kernel::args;
 use kernel::audit::{self, FieldChange, NewAuditEntry};
 use kernel::auth::Rights;
@@ -20,8 +22,6 @@ use super::{
     TicketChange, TicketChanges, TicketComment, TicketDetail, TicketId, TicketStatus, TicketType, UpdatedTicket,
     diff_tickets,
 };
-use feature_kit::custom_fields::{check_custom_fields, merge_patch};
-use feature_kit::registry;
 
 kernel::statements! {
     /// Any ticket of an organization, live or done, by its postings.

@@ -54,7 +54,7 @@ pub const FEATURE: Feature = Feature {
 
 pub const WEBHOOK_AUTO_DISABLED: EventKind<Webhook> = EventKind::new(
     "webhook.auto_disabled",
-    "An endpoint was switched off: it answered 410, or nothing but failures for days. Events are kept as skipped.",
+    "An endpoint was disabled: it answered 410, or failed for days. Events are kept as skipped.",
 );
 pub const WEBHOOK_TEST: EventKind<Webhook> =
     EventKind::new(TEST_KIND, "Sent on request, to see whether an endpoint works.");

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use feature_kit::request_headers::{MASK, merge_headers};
+use feature_kit::subscription::check_subscription;
 use kernel::args;
 use kernel::audit::{self, AuditChanges, NewAuditEntry};
 use kernel::auth::Rights;
@@ -18,8 +20,6 @@ use serde_json::json;
 use super::input::WebhookInput;
 use super::stored::StoredWebhook;
 use super::{NewWebhook, WEBHOOK_LANE, WEBHOOKS_MAX, Webhook, WebhookId, WebhookStatus};
-use feature_kit::request_headers::{MASK, merge_headers};
-use feature_kit::subscription::check_subscription;
 
 kernel::columns! {
     /// A record with the state that the sender has saved. The count is bounded, so that a large backlog costs no more.

@@ -1,12 +1,12 @@
 //! Reads an endpoint from its row.
 
+use feature_kit::request_headers::MASK;
 use kernel::base::seal::SealedValue;
 use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::store::{FromRow, Row};
 
 use super::store::WebhookColumns;
 use super::{COUNTED_MAX, Webhook, WebhookBacklog, WebhookId, WebhookRecovery, WebhookRecoveryStatus, WebhookStatus};
-use feature_kit::request_headers::MASK;
 
 /// An endpoint as it is stored: the record, and its headers still sealed.
 pub struct StoredWebhook {

@@ -3,6 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use expressions::{Expression, ExpressionError};
+use feature_kit::registry;
+use feature_kit::request_headers;
+use feature_kit::{Action, ActionEffect};
 use kernel::auth::{Scope, Scopes};
 use kernel::base::{Error, FieldError, Result as Answer};
 use kernel::http::ParsedObject;
@@ -15,10 +19,6 @@ use super::schedule::{CronSchedule, ScheduleField};
 use super::schema::InputSchema;
 use super::template::Template;
 use super::{DEFINITION_BYTES_MAX, Definition, EXPRESSIONS_MAX, Trigger, WorkflowStep, secrets};
-use expressions::{Expression, ExpressionError};
-use feature_kit::registry;
-use feature_kit::request_headers;
-use feature_kit::{Action, ActionEffect};
 
 /// More errors than this only make the response large.
 const ERRORS_MAX: usize = 100;
@@ -295,8 +295,8 @@ impl DefinitionChecker {
             Some(Err(BadTarget::NotAllowed(refusal))) => self.add_error(url, "target_not_allowed", refusal.detail),
             Some(Err(BadTarget::NotAUrl(detail))) => self.add_error(url, "invalid_url", detail),
             None if names.count() > 0 => {
-                let detail = "must have scheme, host and port written out where there are headers, whose values are for one \
-                              place alone";
+                let detail = "must have a fixed scheme, host and port when there are headers, whose values are for one \
+                              server only";
                 self.add_error(url, "templated_host", detail);
             }
             Some(Ok(_)) | None => {}

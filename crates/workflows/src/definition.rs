@@ -1,5 +1,8 @@
 //! Parses requests about workflows: a whole new definition, or a change of an existing one.
 
+use feature_kit::custom_fields::merge_patch;
+use feature_kit::subscription::is_for_one_endpoint;
+use feature_kit::subscription::parse_patterns;
 use kernel::base::{Error, Label, Result};
 use kernel::http::{BodyField, BodyFields, FromBody};
 use serde_json::{Map, Value};
@@ -10,9 +13,6 @@ use super::{
     BACKOFF_SECONDS_DEFAULT, BACKOFF_SECONDS_MAX, Definition, EventTrigger, INPUT_BYTES_MAX, ManualTrigger, OnError,
     RETRIES_MAX, RetryRule, SECONDS_MAX, STEPS_MAX, ScheduleTrigger, Trigger, WorkflowId, WorkflowStep,
 };
-use feature_kit::custom_fields::merge_patch;
-use feature_kit::subscription::is_for_one_endpoint;
-use feature_kit::subscription::parse_patterns;
 
 /// The longest id of a step.
 const STEP_ID_BYTES_MAX: usize = 63;
@@ -99,7 +99,7 @@ impl FromBody for WorkflowChange {
         let step_id = fields.read_optional("step_id", |field| field.read_or_null(|step| step.read_string()));
         let (action, step_id) = (action?, step_id?.flatten());
         if step_id.is_some() && matches!(action, RunAction::Cancel | RunAction::Retry) {
-            fields.report_field("step_id", "not_alone", "names what is approved or rejected, and nothing else");
+            fields.report_field("step_id", "not_alone", "is only for approve and reject");
             return None;
         }
         Some(WorkflowChange::Run(match action {

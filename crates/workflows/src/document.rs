@@ -1,5 +1,7 @@
 //! OpenAPI schemas of the bodies that `definition` parses.
 
+use feature_kit::registry;
+use feature_kit::subscription::patterns_schema;
 use kernel::base::Word;
 use serde_json::{Value, json};
 use utoipa::openapi::schema::{
@@ -12,8 +14,6 @@ use utoipa::{PartialSchema, ToSchema};
 use super::actions::CustomEvent;
 use super::definition::{RunAction, WorkflowChange, WorkflowPatch, WorkflowRequest, WorkflowRequestAction};
 use super::{BACKOFF_SECONDS_DEFAULT, BACKOFF_SECONDS_MAX, OnError, RETRIES_MAX, SECONDS_MAX, STEPS_MAX};
-use feature_kit::registry;
-use feature_kit::subscription::patterns_schema;
 
 /// Names of the schemas.
 const STEP: &str = "WorkflowStepInput";
@@ -90,7 +90,7 @@ fn step_schema() -> ObjectBuilder {
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
         .minimum(Some(1))
         .maximum(Some(SECONDS_MAX))
-        .description(Some("From when its turn came, waiting and retries included."));
+        .description(Some("Counted from when the step is ready, waiting and retries included."));
     let id = typed_schema(Type::String).pattern(Some("^[a-z_][a-z0-9_]{0,62}$"));
     let needs = ArrayBuilder::new().items(typed_schema(Type::String)).max_items(Some(STEPS_MAX)).unique_items(true);
     strict_object()
@@ -191,7 +191,7 @@ impl PartialSchema for WorkflowPatch {
     fn schema() -> RefOr<Schema> {
         let on = typed_schema(Type::Object)
             .additional_properties(Some(AdditionalProperties::FreeForm(true)))
-            .description(Some("Merged into what there is; another kind of trigger takes its place."));
+            .description(Some("Merged into the current trigger; another kind of trigger replaces it."));
         strict_object()
             .property("name", name_schema())
             .property("enabled", typed_schema(Type::Boolean))
@@ -217,7 +217,7 @@ impl PartialSchema for CustomEvent {
     fn schema() -> RefOr<Schema> {
         typed_schema(Type::Object)
             .additional_properties(Some(AdditionalProperties::FreeForm(true)))
-            .description(Some("Whatever the step said."))
+            .description(Some("The data that the step gave."))
             .examples([json!({"service": "shop", "version": "1.4.2"})])
             .into()
     }

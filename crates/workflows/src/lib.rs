@@ -55,7 +55,7 @@ use people::organizations::OrganizationId;
 
 pub const WORKFLOW_RUN_STARTED: EventKind<WorkflowRun> = EventKind::new("workflow.run.started", "A run began to act.");
 pub const WORKFLOW_RUN_SUCCEEDED: EventKind<WorkflowRun> =
-    EventKind::new("workflow.run.succeeded", "A run came to its end; what failed in it was allowed to.");
+    EventKind::new("workflow.run.succeeded", "A run succeeded; any failed steps were allowed to fail.");
 pub const WORKFLOW_RUN_FAILED: EventKind<WorkflowRun> =
     EventKind::new("workflow.run.failed", "A run failed or ran out of time; `error` says where and why.");
 pub const WORKFLOW_RUN_CANCELLED: EventKind<WorkflowRun> =
@@ -188,7 +188,7 @@ pub struct EventTrigger {
     pub condition: Option<String>,
 }
 
-/// Moments of a calendar.
+/// Starts on a schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WorkflowScheduleTrigger)]
 pub struct ScheduleTrigger {
@@ -198,7 +198,7 @@ pub struct ScheduleTrigger {
     pub timezone: String,
 }
 
-/// Calls alone.
+/// Starts only when called.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WorkflowManualTrigger)]
 pub struct ManualTrigger {}
@@ -219,7 +219,7 @@ pub struct WorkflowStep {
     /// Steps that must be done before.
     pub needs: Vec<String>,
     pub retry: RetryRule,
-    /// From when its turn came, waiting and retries included.
+    /// Counted from when the step is ready, waiting and retries included.
     #[schema(required)]
     pub timeout_seconds: Option<i64>,
     pub on_error: OnError,
@@ -276,7 +276,7 @@ pub struct Workflow {
     /// When its schedule fires next.
     #[schema(value_type = Option<String>, format = DateTime, required)]
     pub next_run_at: Option<Timestamp>,
-    /// Whose authority its runs have.
+    /// Who saved it: its runs have their rights.
     pub saved_by: ActorRef,
     pub created_by: ActorRef,
     pub version: i64,
@@ -312,7 +312,7 @@ pub struct WorkflowRun {
     pub revision: i64,
     pub status: Status,
     pub dry_run: bool,
-    /// How many runs have led to this one, itself included.
+    /// The position of this run in its chain of runs, from 1.
     pub depth: i64,
     pub trigger: RunTrigger,
     /// What it was given.
@@ -320,7 +320,7 @@ pub struct WorkflowRun {
     pub input: Value,
     #[schema(required)]
     pub error: Option<RunError>,
-    /// It is ended then at the latest.
+    /// When the run is ended at the latest.
     #[schema(value_type = String, format = DateTime)]
     pub deadline_at: Timestamp,
     #[schema(value_type = Option<String>, format = DateTime, required)]
@@ -351,7 +351,7 @@ pub struct RunTrigger {
     /// The moment of the schedule.
     #[schema(value_type = Option<String>, format = DateTime, required)]
     pub scheduled_for: Option<Timestamp>,
-    /// Whether it began more than a minute after that, because nobody was there to begin it.
+    /// Whether it began more than a minute late, because no server was running.
     pub late: bool,
     /// Who called.
     #[schema(required)]
@@ -456,7 +456,7 @@ pub struct StepAttempt {
     pub duration_ms: i64,
 }
 
-/// A run that waits for somebody's word.
+/// A run that waits for an approval.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": "run_01jd8z6v2mfkpb7h3q9xw5t4rc", "workflow_id": "wf_01jd8z6v2mfkpb7h3q9xw5t4ra", "workflow_name": "Reboot",

@@ -138,9 +138,9 @@ impl IntoResponses for WorkflowListReply {
 
 /// List workflows or runs, or read one
 ///
-/// Newest first. Values of headers are never shown, in runs neither. A request looks at about 3,000 runs at most: where a
-/// combination of filters is rare, a page may hold fewer than its `limit`, even none, while `has_more` is true; `next_cursor`
-/// goes on from there, and nothing is left out.
+/// Newest first. Values of headers are never shown, not even in runs. A request checks about 3,000 runs at most: when
+/// matches are rare, a page may hold fewer than its `limit`, even none, while `has_more` is true; `next_cursor` continues
+/// from there, and nothing is left out.
 #[utoipa::path(
     get, path = PATH, tag = "Service workflows", operation_id = "list_workflows", params(QueryString<ListQuery>)
 )]
@@ -190,11 +190,11 @@ impl IntoResponses for WorkflowPostReply {
 
 /// Run a workflow, or create one
 ///
-/// `run` takes a run on and answers 202 with it; `?run_id=` shows how it goes. A disabled workflow is 409. With `dry_run` it
-/// is evaluated on the spot, and nothing is touched, sent or told.
+/// `run` queues a run and answers 202 with it; `?run_id=` shows its progress. A disabled workflow is 409. With `dry_run` it
+/// is evaluated at once, and nothing is changed, sent or announced.
 ///
-/// `create` makes a workflow. The definition is checked as a whole: actions, what they are given, expressions, needs. Its runs act with the authority of
-/// whoever saved it, so that takes the scopes of its actions, and `read` of the families of events that start it.
+/// `create` makes a workflow. The whole definition is checked: actions, their inputs, expressions, needs. Its runs act with
+/// your rights, so you need the scopes of its actions, and `read` of the families of events that start it.
 #[utoipa::path(
     post, path = PATH, tag = "Service workflows", operation_id = "run_workflow", request_body = WorkflowRequest
 )]
@@ -257,8 +257,8 @@ async fn start_or_simulate(
 /// With `run_id`: `cancel` ends a run, `retry` goes on from the step that failed, `approve` and `reject` answer what it waits
 /// for. What the state of the run forbids is 409 `invalid_transition`.
 ///
-/// With `id`: a JSON merge patch: what is left out stays; `steps` and `input_schema` are given whole. A change is a new `revision`, and
-/// whoever makes it becomes its saver; runs keep the revision that they began with. `enabled` alone is no revision.
+/// With `id`: a JSON merge patch: what is left out stays; `steps` and `input_schema` are replaced as a whole. A change makes
+/// a new `revision`, which acts with your rights; runs keep the revision that they began with. `enabled` alone makes none.
 #[utoipa::path(
     patch, path = PATH, tag = "Service workflows", operation_id = "change_workflow", params(QueryString<ChangeQuery>),
     request_body = WorkflowChange

@@ -57,7 +57,7 @@ impl CronSchedule {
         if schedule.ever_fires() {
             Ok(schedule)
         } else {
-            let detail = "No day of any year is like this.".to_owned();
+            let detail = "There is no such day in any year.".to_owned();
             Err(ScheduleError { field: ScheduleField::Cron, code: "never_fires", detail })
         }
     }

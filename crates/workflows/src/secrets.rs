@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use feature_kit::request_headers::{MASK, merge_headers};
 use kernel::base::FieldError;
 use kernel::outbound::{BadTarget, Target};
 use serde_json::{Map, Value};
 
 use super::actions::HTTP_REQUEST;
 use super::{Definition, WorkflowStep};
-use feature_kit::request_headers::{MASK, merge_headers};
 
 /// Header values by step id and header name.
 pub type StepHeaders = BTreeMap<String, BTreeMap<String, String>>;

@@ -2,6 +2,8 @@
 //!
 //! Every change moves the tenant's clock first, and wakes the tenant's lane of workflows last.
 
+use feature_kit::registry;
+use feature_kit::request_headers::MASK;
 use kernel::args;
 use kernel::audit::{self, AuditChanges, NewAuditEntry};
 use kernel::auth::Rights;
@@ -19,8 +21,6 @@ use super::schedule::CronSchedule;
 use super::secrets::{self, StepHeaders};
 use super::stored::{StoredRevision, StoredWorkflow};
 use super::{Definition, FOLLOWER, LANE_KEY, Trigger, WORKFLOW_LANE, WORKFLOWS_MAX, Workflow, WorkflowId};
-use feature_kit::registry;
-use feature_kit::request_headers::MASK;
 
 kernel::columns! {
     /// A workflow with its current revision.

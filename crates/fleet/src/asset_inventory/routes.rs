@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
+use feature_kit::IdOrNone;
+use feature_kit::{Q_CHARS_MAX, parse_q};
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, Label, Result};
 use kernel::http::{
@@ -11,6 +13,7 @@ use kernel::http::{
 };
 use kernel::operations;
 use kernel::rules;
+use people::organizations::OrganizationId;
 use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as Described, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
@@ -20,9 +23,6 @@ use super::page::DeviceQuery;
 use super::shown::{FieldSelection, InventoryDevice};
 use super::{InventorySummary, InventoryView, ListFormat, columns, store, summary};
 use crate::devices::{DeviceChange, DeviceId};
-use feature_kit::IdOrNone;
-use feature_kit::{Q_CHARS_MAX, parse_q};
-use people::organizations::OrganizationId;
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
@@ -100,7 +100,7 @@ fn refuse_beside_view(params: &Params, view: Option<InventoryView>, has_id: bool
     let refused = |detail: &str| Err(Error::new(Code::InvalidParameter, detail));
     match view {
         Some(InventoryView::History) if !has_id => {
-            refused("The query parameter view=history needs id: of which device.")
+            refused("The query parameter view=history needs the id of a device.")
         }
         Some(InventoryView::Summary) if has_id => {
             refused("The query parameter view=summary is of all devices, and takes no id.")
@@ -236,9 +236,9 @@ impl IntoResponses for InventoryAnswer {
 
 /// Read the asset inventory
 ///
-/// Devices, newest first, in pages or as a file. Filters narrow each other down; a page may hold fewer devices than `limit`,
-/// and even none, when what is wanted is rare: go by `has_more`. With `updated_since` it is a list of changes, by which a copy
-/// can be kept.
+/// Devices, newest first, in pages or as a file. All filters apply together; a page may hold fewer devices than `limit`, and
+/// even none, when matches are rare: go by `has_more`. With `updated_since` it is a list of changes, to keep a copy up to
+/// date.
 #[utoipa::path(
     get, path = PATH, tag = "Search and reporting", operation_id = "read_asset_inventory", params(QueryString<ListQuery>)
 )]

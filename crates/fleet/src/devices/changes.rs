@@ -15,7 +15,7 @@ use super::{Device, FullDevice, Nic, Volume};
 const LISTED_MAX: usize = 100;
 const LISTED_BYTES_MAX: usize = 16 << 10;
 
-/// Fields before and after. Of a list, such as `software`, only what is different: `from` is what is gone, `to` what came.
+/// Fields before and after. Of a list, such as `software`, only the difference: `from` was removed, `to` was added.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, serde::Deserialize, ToSchema)]
 #[schema(as = DeviceChanges)]
 #[serde(transparent)]

@@ -78,7 +78,7 @@ pub const DEVICE_UPDATED: EventKind<UpdatedDevice> = EventKind::new(
     "Something of a device changed that people care about; `changes` says what, from what and to what.",
 );
 pub const DEVICE_OFFLINE: EventKind<Device> =
-    EventKind::new("device.offline", "A device has not been heard of for longer than it should.");
+    EventKind::new("device.offline", "A device has not been seen for too long.");
 pub const DEVICE_DELETED: EventKind<Device> =
     EventKind::new("device.deleted", "A device was taken out of the inventory.");
 
@@ -98,7 +98,7 @@ pub const DEVICES: Referable =
     Referable { prefix: DeviceId::PREFIX, table: "devices", only: Some("deleted_at IS NULL") };
 
 kernel::words! {
-    /// `offline` when a device is overdue, `stale` when it has not been heard of for weeks, or never.
+    /// `offline` when a device is overdue, `stale` when it has not been seen for weeks, or never.
     #[schema(as = DeviceStatus)]
     pub enum DeviceStatus { Online "online", Offline "offline", Stale "stale" }
 }
@@ -179,7 +179,7 @@ pub struct Device {
     pub agent: DeviceAgent,
     pub tags: Vec<String>,
     pub custom_fields: Map<String, Value>,
-    /// Another device that this one may be; see the guide to inventory.
+    /// A device that this one may duplicate; see the guide to inventory.
     #[schema(value_type = Option<String>, required)]
     pub possible_duplicate_of: Option<DeviceId>,
     /// The first report; null for one that was imported and has not reported yet.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use feature_kit::split_words;
 use kernel::base::Word;
 
 use super::Device;
-use feature_kit::split_words;
 
 /// Stands for devices without an organization.
 pub const NO_ORGANIZATION: &str = "none";

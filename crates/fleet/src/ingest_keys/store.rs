@@ -5,9 +5,9 @@ use kernel::audit::{self, NewAuditEntry};
 use kernel::base::{Code, Error, RecordId, Result, Secrets, TenantId};
 use kernel::store::references::{self, RecordReference};
 use kernel::store::{Db, FromRow, Row, Tx};
+use people::organizations::{ORGANIZATIONS, Organization, OrganizationId};
 
 use super::{IngestKey, IngestKeyId, IngestKeySecret, LIVE_KEYS_MAX, NewIngestKey, revoked_error};
-use people::organizations::{ORGANIZATIONS, Organization, OrganizationId};
 
 kernel::columns! {
     /// The public columns of a key.

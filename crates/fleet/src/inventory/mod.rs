@@ -11,21 +11,21 @@ pub mod store;
 
 use std::collections::BTreeSet;
 
+use agent_reports::{
+    AgentReport, DeviceFacts, HostFacts, MachineFacts, SystemFacts, is_virtual_interface, real_label, real_mac,
+    real_serial, real_uuid, swap_uuid_byte_order,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use feature_kit::Feature;
 use kernel::base::{RecordId, Timestamp, sha256};
+use people::organizations::OrganizationId;
 use serde_json::Map;
 
 use crate::devices::{
     Cpu, Device, DeviceAgent, DeviceHealth, DeviceId, DeviceParts, DevicePatch, DeviceStatus, FullDevice, Nic, Os,
     Platform, Type, Warranty, WarrantyStatus,
 };
-use agent_reports::{
-    AgentReport, DeviceFacts, HostFacts, MachineFacts, SystemFacts, is_virtual_interface, real_label, real_mac,
-    real_serial, real_uuid, swap_uuid_byte_order,
-};
-use people::organizations::OrganizationId;
 
 pub const FEATURE: Feature = Feature {
     name: "inventory",

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent_reports::{AgentMessage, AgentReport, Codec, DeviceFacts, MessageFormat, ReportRefusal, ReportRefusalKind};
 use axum::http::HeaderMap;
 use axum::http::Method;
 use base64::Engine;
@@ -15,7 +16,6 @@ use super::Reporter;
 use super::store::{self, IncomingReport, SignOfLife};
 use crate::devices::{DeviceSettings, software};
 use crate::ingest_keys::pass::IngestPass;
-use agent_reports::{AgentMessage, AgentReport, Codec, DeviceFacts, MessageFormat, ReportRefusal, ReportRefusalKind};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
@@ -135,7 +135,7 @@ async fn process_body(
             })
         }
         ReceivedMessage::Other(name) => {
-            let detail = format!("Only questions and inventories are taken here, not {name}.");
+            let detail = format!("Only contact messages and inventories are accepted here, not {name}.");
             Err(Error::new(MALFORMED_REPORT, detail))
         }
     }

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use agent_reports::{AgentReport, DeviceFacts};
 use kernel::args;
 use kernel::base::{DAY_MS, Result, Timestamp, Word};
 use kernel::store::{Db, Tx, Value};
+use people::organizations::OrganizationId;
 
 use super::{DeviceIdentifiers, Reporter, agent_identities, apply_report, blank_device};
 use crate::devices::{self, ChangeOrigin, DeviceId, DeviceSettings, DeviceStatus, FullDevice, ReportRowUpdate};
 use crate::ingest_keys::{self, IngestReach};
-use agent_reports::{AgentReport, DeviceFacts};
-use people::organizations::OrganizationId;
 
 kernel::statements! {
     // The device is a subquery and not a join: a join might start with all devices of the tenant.

@@ -89,7 +89,7 @@ codes! {
         "Sign in again."
         "The session has expired; sign in again."
     InsufficientScope 403 "insufficient_scope" "The credential lacks a scope"
-        "required_scope names what is missing. Nobody can grant what they do not hold."
+        "required_scope names the missing scope. You cannot grant a scope that you do not hold."
         "This needs the scope api_keys:write."
     CsrfRejected 403 "csrf_rejected" "Refused as a cross-site request"
         "A change by cookie must come from a page of this service, or from a client that is no browser."
@@ -141,5 +141,5 @@ codes! {
         "The fault is on our side and has been logged under the request id."
     Unavailable 503 "unavailable" "Temporarily unavailable"
         "The service is overloaded or its database is away. Repeat after the seconds in Retry-After, with an Idempotency-Key on POST."
-        "The service cannot do this right now. Nothing was lost that was acknowledged."
+        "The service cannot do this right now. No acknowledged change was lost."
 }

@@ -86,10 +86,8 @@ impl Error {
 
     /// The service is overloaded, or something that it needs is not reachable.
     pub fn unavailable(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        let mut error = Error::new(
-            Code::Unavailable,
-            "The service cannot do this right now. Nothing was lost that was acknowledged.",
-        );
+        let mut error =
+            Error::new(Code::Unavailable, "The service cannot do this right now. No acknowledged change was lost.");
         error.0.retry_after_seconds = Some(UNAVAILABLE_RETRY_AFTER_SECONDS);
         error.0.source = Some(source.into());
         error

@@ -16,7 +16,7 @@ impl Label {
         match find_hidden(&label.0) {
             None => Ok(label),
             Some(hidden) => Err(format!(
-                "must not contain U+{:04X}, a character that nobody sees; type the name anew if it was copied",
+                "must not contain the invisible character U+{:04X}; retype the name if you copied it",
                 u32::from(hidden)
             )),
         }

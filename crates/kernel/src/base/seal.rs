@@ -48,7 +48,7 @@ pub struct SealBinding<'a> {
 }
 
 impl SealBinding<'_> {
-    fn to_bytes(&self) -> Vec<u8> {
+    fn to_bytes(self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for part in [self.tenant, self.table, self.record, &self.version.to_string()] {
             bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());

@@ -93,7 +93,7 @@ fn body_schema(name: &str, data: &str) -> Value {
             "sequence": {"type": "integer", "format": "int64", "description": "Rises strictly in the order of commits of the tenant; gaps are normal."},
             "data": {"allOf": [{"$ref": format!("{COMPONENTS}{data}")}, {"type": "object", "properties": {"truncated": {
                 "type": "boolean",
-                "description": "Only there, and true, when the record was too large: long texts end with … and long lists are cut. Read the record from the API.",
+                "description": "Present, and true, only when the record was too large: long texts end with … and long lists are cut. Read the record from the API.",
             }}}]},
         },
     })

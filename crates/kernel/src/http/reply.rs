@@ -182,7 +182,7 @@ impl<T: ToSchema> IntoResponses for Created<T> {
 
 impl<T: ToSchema> IntoResponses for Accepted<T> {
     fn responses() -> ResponseDocs {
-        document_response::<NamedSchema<T>>("202", "Taken on; it goes on after the answer.")
+        document_response::<NamedSchema<T>>("202", "Accepted; the work continues after the answer.")
     }
 }
 

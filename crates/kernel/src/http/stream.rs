@@ -110,7 +110,7 @@ impl Streamer {
         F: Future<Output = Result<RowBatch<T, P>>> + Send + 'static,
     {
         if self.version < Version::HTTP_11 {
-            let detail = "A file needs HTTP/1.1 or later: before, one that breaks off cannot be told from a whole one.";
+            let detail = "A file needs HTTP/1.1 or later: HTTP/1.0 cannot show that a file is incomplete.";
             return Err(Error::new(Code::InvalidParameter, detail));
         }
         let place = caller.app().streams.try_acquire(caller.tenant_id(), STREAMS_MAX);

@@ -84,17 +84,14 @@ pub fn run(node: ServerNode, retention: &'static [Retention]) -> BoxFuture<'stat
         let compare = |node: ServerNode| async move { compare_clocks(&node).await.map(drop) };
         tokio::join!(
             run_every(&node, SAVE_USES_EVERY, "noting last use", |node| async move { save_last_uses(&node).await }),
-            run_every(&node, LEARN_EVERY, "learning credentials", learn),
+            run_every(&node, LEARN_EVERY, "loading credentials", learn),
             run_every(&node, EXCHANGE_EVERY, "exchanging rate counts", |node| async move {
                 exchange_rate_counts(&node).await
             }),
             run_every(&node, COMPARE_CLOCKS_EVERY, "comparing clocks", compare),
-            run_every(
-                &node,
-                CLEAN_EVERY,
-                "cleaning",
-                move |node| async move { delete_expired(&node, retention).await }
-            ),
+            run_every(&node, CLEAN_EVERY, "deleting expired rows", move |node| async move {
+                delete_expired(&node, retention).await
+            }),
         );
     })
 }

@@ -57,9 +57,7 @@ impl Target {
         // Built from the checked parts, with the scheme in lower case, as hyper's client compares it.
         let scheme = if https { "https" } else { "http" };
         let uri: Uri = format!("{scheme}://{authority}{path}").parse().or_else(|_| {
-            invalid_target(
-                "Write every character of the path and query that is not plain with % and two hexadecimal digits.",
-            )
+            invalid_target("Percent-encode special characters of the path and query, such as %20 for a space.")
         })?;
         // This parser and `Uri` must agree on host and port.
         if uri.host() != Some(host) || uri.port_u16() != port {

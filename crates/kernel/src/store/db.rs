@@ -147,7 +147,7 @@ impl Db {
                 let (mut turn, mut job_turn) = (None, None);
                 match self.tenant_id() {
                     Some(tenant) if self.handle.is_job => {
-                        job_turn = Some(postgres.limiter.acquire_job_write(tenant).await?)
+                        job_turn = Some(postgres.limiter.acquire_job_write(tenant).await?);
                     }
                     Some(tenant) => turn = Some(postgres.limiter.acquire_write(tenant, postgres.wait_max).await?),
                     None => {}

@@ -162,9 +162,9 @@ fn one_of(names: [std::borrow::Cow<'static, str>; 2]) -> RefOr<Schema> {
 
 /// Replace or rotate an API key
 ///
-/// With `name` and `scopes`, replaces them; `allowed_cidrs` stay without it (`[]` opens), and so does the expiry without
-/// `expires_days`, which counts from now. With `rotate` alone, answers with a new `key` under the same id and expiry, while
-/// the old one works for the overlap; a second rotation ends the first one's overlap.
+/// With `name` and `scopes`, replaces them. Without `allowed_cidrs` the networks stay (`[]` allows all), and without
+/// `expires_days`, which counts from now, the expiry stays. With `rotate` alone, answers with a new `key` under the
+/// same id and expiry, while the old one works for the overlap; a second rotation ends the first one's overlap.
 ///
 /// Scopes, networks and time that are taken from a key are taken from the keys it has made, too; one that nothing is left of
 /// is revoked. A key can rotate itself, and change or rotate only keys that it has made, directly or through others. After a

@@ -47,9 +47,9 @@ impl FromParams for ListQuery {
 
 /// Read the audit trail
 ///
-/// Newest first, kept for 400 days unless the operator sets another span. Filters narrow each other down. A request looks at
-/// about 3,000 entries at most: where a combination of filters is rare, a page may hold fewer entries than its `limit`, even
-/// none, while `has_more` is true; `next_cursor` goes on from there, and nothing is left out.
+/// Newest first, kept for 400 days unless the operator sets another span. All filters apply together. A request checks
+/// about 3,000 entries at most: when matches are rare, a page may hold fewer entries than its `limit`, even none, while
+/// `has_more` is true; `next_cursor` continues from there, and nothing is left out.
 #[utoipa::path(
     get, path = PATH, tag = "Control plane", operation_id = "list_audit_entries", params(QueryString<ListQuery>)
 )]

@@ -1,5 +1,8 @@
 //! Parsing of request bodies of organizations.
 
+use feature_kit::NullField;
+use feature_kit::custom_fields::{CUSTOM_FIELDS_MAX, parse_custom_fields};
+use feature_kit::tags::{TAGS_MAX, parse_tags, remove_duplicates};
 use kernel::base::{Label, check_slug};
 use kernel::http::{BodyField, BodyFields, FromBody};
 use serde_json::{Map, Value};
@@ -7,9 +10,6 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder, Schema, Type};
 
 use super::DOMAINS_MAX;
-use feature_kit::NullField;
-use feature_kit::custom_fields::{CUSTOM_FIELDS_MAX, parse_custom_fields};
-use feature_kit::tags::{TAGS_MAX, parse_tags, remove_duplicates};
 
 /// The limits of DNS for a name and for each of its parts.
 const DOMAIN_BYTES_MAX: usize = 253;
@@ -26,11 +26,11 @@ pub struct OrganizationInput {
     /// A label for people; need not be unique.
     #[schema(value_type = String, min_length = 1, max_length = 200, pattern = "\\S")]
     pub name: Label,
-    /// What commands and agents call it; unique in the tenant. Made from the name when omitted, with a number behind it if it
-    /// is taken; when omitted in a replacement, it stays.
+    /// Short name for commands and agents; unique in the tenant. POST: made from the name when omitted, with a number if it
+    /// is taken. PUT: it stays when omitted.
     #[schema(nullable = false, min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub slug: Option<String>,
-    /// What another system calls it; unique in the tenant.
+    /// Its id in another system; unique in the tenant.
     #[schema(min_length = 1, max_length = 200, pattern = "\\S")]
     pub external_id: Option<String>,
     /// Domain names that are its own. They are kept in small letters, each once.

@@ -75,9 +75,9 @@ pub struct Organization {
     #[schema(value_type = String)]
     pub id: OrganizationId,
     pub name: String,
-    /// What commands and agents call it; unique in the tenant.
+    /// Short name for commands and agents; unique in the tenant.
     pub slug: String,
-    /// What another system calls it; unique in the tenant.
+    /// Its id in another system; unique in the tenant.
     #[schema(required)]
     pub external_id: Option<String>,
     /// Domain names that are its own, in small letters.

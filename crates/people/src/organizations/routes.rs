@@ -1,5 +1,6 @@
 //! `/api/admin/organizations`
 
+use feature_kit::{Q_CHARS_MAX, parse_q};
 use kernel::auth::Scope;
 use kernel::base::Result;
 use kernel::http::{
@@ -12,7 +13,6 @@ use kernel::rules;
 use super::find::{self, Filter};
 use super::input::{OrganizationInput, parse_external_id, parse_slug};
 use super::{Organization, OrganizationId, store};
-use feature_kit::{Q_CHARS_MAX, parse_q};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
@@ -47,8 +47,8 @@ impl FromParams for ListQuery {
 }
 
 fn parse_filter(params: &mut Params) -> Result<Filter> {
-    let slug = QueryParam::new("slug", "The one that is called so.").with_length(1, 63);
-    let external_id = QueryParam::new("external_id", "The one that another system calls so.").with_length(1, 200);
+    let slug = QueryParam::new("slug", "The one with this slug.").with_length(1, 63);
+    let external_id = QueryParam::new("external_id", "The one with this id of another system.").with_length(1, 200);
     let archived = "`true`: only those that are archived; `false`: only the others, as when omitted. With `updated_since`, both \
                     come\nwhen it is omitted.";
     let archived = QueryParam::new("archived", archived).with_pattern("^(true|false)$");
@@ -71,8 +71,8 @@ fn parse_flag(text: &str) -> Result<bool, String> {
 
 /// List organizations, or read one
 ///
-/// Newest first, without those that are archived. Filters narrow each other down; a page may hold fewer than `limit`, and even
-/// none, when what is wanted is rare: go by `has_more`. With `updated_since` it is a list of changes, by which a copy can be kept.
+/// Newest first, without archived ones. All filters apply together; a page may hold fewer than `limit`, and even none, when
+/// matches are rare: go by `has_more`. With `updated_since` it is a list of changes, to keep a copy up to date.
 #[utoipa::path(
     get, path = PATH, tag = "Control plane", operation_id = "list_organizations", params(QueryString<ListQuery>)
 )]

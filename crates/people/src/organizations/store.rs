@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use feature_kit::registry;
 use kernel::args;
 use kernel::audit::{self, NewAuditEntry};
 use kernel::base::{Code, Error, Label, RecordId, Result, Timestamp, check_slug};
@@ -20,7 +21,6 @@ use super::{
     ORGANIZATION_CREATED, ORGANIZATION_DELETED, ORGANIZATION_UPDATED, ORGANIZATIONS_MAX, Organization, OrganizationId,
     UpdatedOrganization, diff_organizations,
 };
-use feature_kit::registry;
 
 kernel::columns! {
     /// Every column of an organization.

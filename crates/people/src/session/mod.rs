@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 pub const FEATURE: Feature = Feature { name: "session", more_operations: routes::mount, ..Feature::NEW };
 
-/// The caller, as the service sees it. `null` is what does not apply.
+/// The caller, as the service sees it. Fields that do not apply are `null`.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Session, example = json!({
     "tenant": {"id": "ten_01jd8z6v2mfkpb7h3q9xw5t4ra", "slug": "acme", "name": "Acme"},

@@ -85,8 +85,8 @@ pub const SSO_NOT_AVAILABLE: Code = Code::new(
     404,
     "sso_not_available",
     "No single sign-on for this domain",
-    "The domain is unknown, not verified yet, or its provider is disabled; which of these is not told. Ask your administrator, \
-     or use a sign-in link.",
+    "The domain is unknown, not verified yet, or its provider is disabled; the answer does not say which. Ask your \
+     administrator, or use a sign-in link.",
     "There is no single sign-on for this domain. Ask your administrator, or use a sign-in link.",
 );
 

@@ -26,7 +26,7 @@ pub fn mount(api: Api) -> Api {
 
 const PATH: &str = "/api/auth/sso";
 
-/// Whose people sign on, and where they go on afterwards.
+/// The domain that signs on, and where to go afterwards.
 #[derive(Debug, ToSchema)]
 #[schema(as = SsoInput, example = json!({"domain": "acme.example", "redirect_to": "/overview"}))]
 #[serde(deny_unknown_fields)]

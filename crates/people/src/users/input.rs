@@ -18,7 +18,7 @@ pub struct UserInput {
     pub email: String,
     #[schema(value_type = String, min_length = 1, max_length = 200, pattern = "\\S")]
     pub name: Label,
-    /// Nobody gives a role that holds scopes they do not hold themselves.
+    /// You cannot give a role with scopes that you do not hold.
     pub role: Role,
     /// POST: `active` when omitted. PUT: it stays when omitted.
     #[schema(nullable = false)]

@@ -57,7 +57,7 @@ kernel::words! {
     pub enum UserStatus { Active "active", Disabled "disabled" }
 }
 
-/// Somebody who can sign in, or could.
+/// A person who can sign in, unless disabled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4ra", "email": "ann@acme.test", "name": "Ann", "role": "technician",
@@ -77,7 +77,7 @@ pub struct User {
     pub platform_operator: bool,
     #[schema(value_type = Option<String>, format = DateTime, required)]
     pub last_signed_in_at: Option<Timestamp>,
-    /// Who they are where they sign in; none until they have signed on.
+    /// Their accounts at identity providers; none until they have signed on.
     pub identities: Vec<ProviderIdentity>,
     pub version: i64,
     #[schema(value_type = String, format = DateTime)]
@@ -92,14 +92,14 @@ impl Record for User {
     }
 }
 
-/// Who somebody is at a provider.
+/// The account of a user at an identity provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = UserIdentity)]
 pub struct ProviderIdentity {
     /// The provider's id.
     #[schema(value_type = String)]
     pub provider: ProviderId,
-    /// What the provider calls them, whatever their name and address are by now.
+    /// The provider's fixed id for them, whatever their name and address.
     pub subject: String,
 }
 
@@ -178,10 +178,10 @@ pub fn check_self(rights: &Rights, old: &User, new: &User) -> Result<()> {
         return Ok(());
     }
     if old.status != new.status {
-        return Err(Error::conflict("Nobody disables themselves. Let another admin do it."));
+        return Err(Error::conflict("You cannot disable yourself. Ask another admin."));
     }
     if new.role.granted_scopes(false).find_missing(&old.role.granted_scopes(false)).is_some() {
-        return Err(Error::conflict("Nobody takes rights from themselves. Let another admin do it."));
+        return Err(Error::conflict("You cannot take rights from yourself. Ask another admin."));
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `/api/admin/users`
 
+use feature_kit::{Q_CHARS_MAX, parse_q};
 use kernel::auth::Scope;
 use kernel::base::{Result, UserId};
 use kernel::http::{
@@ -12,7 +13,6 @@ use kernel::rules;
 use super::find::Filter;
 use super::input::UserInput;
 use super::{User, find, fold_email, store};
-use feature_kit::{Q_CHARS_MAX, parse_q};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
@@ -65,8 +65,8 @@ impl FromParams for ListQuery {
 
 /// List users, or read one
 ///
-/// Newest first, the disabled among them. Filters narrow each other down; a page may hold fewer users than `limit`, and even
-/// none, when what is wanted is rare: go by `has_more`.
+/// Newest first, including disabled users. All filters apply together; a page may hold fewer users than `limit`, and even
+/// none, when matches are rare: go by `has_more`.
 #[utoipa::path(
     get, path = PATH, tag = "Control plane", operation_id = "list_users", params(QueryString<ListQuery>)
 )]
@@ -83,8 +83,8 @@ pub async fn list_users(caller: Access<Reading>, query: QueryString<ListQuery>) 
 
 /// Create a user
 ///
-/// They sign in with a link that the operator makes, or where their domain signs on. Nobody gives a role that holds scopes they
-/// do not hold themselves.
+/// They sign in with a link from the operator, or by single sign-on. You cannot give a role with scopes that you do not
+/// hold.
 #[utoipa::path(
     post, path = PATH, tag = "Control plane", operation_id = "create_user", request_body = UserInput
 )]
@@ -110,8 +110,8 @@ pub async fn create_user(
 
 /// Replace a user
 ///
-/// In force at once, also in open sessions. Without `status` it stays; `disabled` ends all sessions, as DELETE does. Nobody
-/// changes a user who holds scopes they do not hold, nor disables or demotes themselves, and a tenant keeps one active admin.
+/// Effective at once, also in open sessions. Without `status` it stays; `disabled` ends all sessions, as DELETE does. You
+/// cannot change a user with scopes that you do not hold, nor disable or demote yourself; a tenant keeps one active admin.
 #[utoipa::path(
     put, path = PATH, tag = "Control plane", operation_id = "replace_user", params(QueryString<RecordQuery<UserId>>), request_body = UserInput
 )]

@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use kernel::base::{TenantId, Timestamp, Word};
-use serde_json::{Map, Value};
-
-use super::{DocumentKind, SearchDocument, non_blank, truncate_text};
 use fleet::devices::{self, Nic};
+use kernel::base::{TenantId, Timestamp, Word};
 use search_language::QueryField;
 use search_language::fold::{compact_mac, fold_value};
+use serde_json::{Map, Value};
 use tickets::{self, Priority};
+
+use super::{DocumentKind, SearchDocument, non_blank, truncate_text};
 
 /// The most hardware addresses, and IP addresses, of one device: a host of many containers has hundreds, which nobody
 /// searches for.

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use fleet::devices::{ALL_ORGANIZATIONS, SOFTWARE_DIMENSION};
 use kernel::args;
 use kernel::base::{Error, Result, TenantId};
 use kernel::store::{Db, FromRow, Param, Row, Select, Value};
@@ -13,7 +14,6 @@ use serde::de::DeserializeOwned;
 
 use super::rules::{IndexedDevice, IndexedOrganization, IndexedSoftware, IndexedTicket, IndexedUser, IndexedWorkflow};
 use super::{DocumentKind, SearchDocument};
-use fleet::devices::{ALL_ORGANIZATIONS, SOFTWARE_DIMENSION};
 
 kernel::columns! {
     /// The network cards are a subquery per row, because the planner could start a join with them.

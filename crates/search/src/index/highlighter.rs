@@ -5,12 +5,12 @@ use std::cell::OnceCell;
 use std::cmp::Reverse;
 
 use levenshtein_automata::DFA;
-
-use super::super::Highlight;
-use super::words::{edit_distance, typo_automaton};
 use search_language::highlight::render_snippet;
 use search_language::typos::{allowed_typos, starts_may_have_typos};
 use search_language::{Clause, ParsedQuery};
+
+use super::super::Highlight;
+use super::words::{edit_distance, typo_automaton};
 
 /// The most highlights of one hit, and about how long each is.
 const HIGHLIGHTS_MAX: usize = 3;

@@ -17,6 +17,7 @@ pub mod writer;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kernel::base::{Error, Result, TenantId, Word as _};
+use search_language::{Clause, ParsedQuery, QueryField};
 use tantivy::schema::Value as _;
 use tantivy::{DocAddress, TantivyDocument};
 
@@ -27,7 +28,6 @@ use collect::IndexSnapshot;
 use highlighter::Highlighter;
 use query::QueryBuilder;
 use schema::{StoredDocument, TermOwner};
-use search_language::{Clause, ParsedQuery, QueryField};
 use writer::OpenIndex;
 
 pub use collect::ResultPosition;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use kernel::base::{Error, Result};
+use search_language::typos::allowed_typos;
+use search_language::{Clause, QueryField};
 use tantivy::Searcher;
 use tantivy::query::{BooleanQuery, ConstScoreQuery, DisjunctionMaxQuery, EmptyQuery, Occur, Query, TermQuery};
 use tantivy::schema::IndexRecordOption;
@@ -12,8 +14,6 @@ use super::budget::SearchBudget;
 use super::phrases::{PhraseEnd, PhraseQuery};
 use super::schema::{HOST_WORDS, IndexFields, ORGANIZATION_ID, TermOwner, join_words};
 use super::words::{MatchMode, WordQuery, points};
-use search_language::typos::allowed_typos;
-use search_language::{Clause, QueryField};
 
 /// How many words of a query may have two typos: the first words of a pasted sentence say what is meant.
 const TYPOS_OF_FIRST: usize = 3;

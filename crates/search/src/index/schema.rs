@@ -5,14 +5,14 @@
 //! its caller may not see: there is no filter that could be forgotten.
 
 use kernel::base::{TenantId, Word, sha256};
+use search_language::QueryField as Asked;
+use search_language::fold::{fold_text, tokenize_text};
 use serde::{Deserialize, Serialize};
 use tantivy::schema::{Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 use tantivy::{Index, IndexSettings, TantivyDocument, Term};
 
 use super::super::documents::{DocumentKind, KindSet, SearchDocument};
-use search_language::QueryField as Asked;
-use search_language::fold::{fold_text, tokenize_text};
 
 /// The version of this format and of text folding. It is part of every commit: an index with another number is rebuilt.
 pub const FORMAT: u32 = 1;

@@ -6,6 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use levenshtein_automata::{DFA, Distance, LevenshteinAutomatonBuilder, SINK_STATE};
+use search_language::typos::starts_may_have_typos;
 use tantivy::postings::{BlockSegmentPostings, TermInfo};
 use tantivy::query::{EnableScoring, Explanation, Query, Scorer, Weight};
 use tantivy::schema::Field;
@@ -15,7 +16,6 @@ use tantivy_fst::Automaton;
 use super::budget::SearchBudget;
 use super::matches::SegmentMatches;
 use super::schema::{IndexFields, OWNER_LEN, TermOwner};
-use search_language::typos::starts_may_have_typos;
 
 /// How a word of the query may match a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -183,7 +183,7 @@ impl DocumentWriter {
         let inner = loop {
             match opened.index.writer_with_options(options.clone()) {
                 Err(TantivyError::LockFailure(..)) if begun.elapsed() < LOCK_WAIT_MAX => {
-                    std::thread::sleep(LOCK_POLL_EVERY)
+                    std::thread::sleep(LOCK_POLL_EVERY);
                 }
                 other => break other?,
             }

@@ -5,7 +5,10 @@ use clap::{Args, Subcommand};
 use kernel::auth::{Tenant, create_tenant, find_tenant, list_tenants, open_as_operator};
 use kernel::base::{Error, Result, Word};
 use kernel::store::{Purpose, Store};
+use people::users::{User, find_user};
 use serde_json::json;
+use tickets::Priority;
+use tickets::sla::{self, PriorityPolicy, SlaPolicy};
 
 use super::clock::{self, ClockCommand};
 use super::device::{self, DeviceCommand};
@@ -17,9 +20,6 @@ use super::sso::{self, SsoCommand};
 use super::store;
 use super::user::{self, UserCommand};
 use crate::config::StoreArgs;
-use people::users::{User, find_user};
-use tickets::Priority;
-use tickets::sla::{self, PriorityPolicy, SlaPolicy};
 
 #[derive(Subcommand)]
 pub enum AdminCommand {
@@ -35,13 +35,13 @@ pub enum AdminCommand {
     /// Signing people in, and out
     #[command(subcommand)]
     Session(SessionCommand),
-    /// Where the people of a tenant sign on
+    /// Identity providers for single sign-on
     #[command(subcommand)]
     Sso(SsoCommand),
-    /// What a tenant promises for its tickets
+    /// Service levels (SLA) for tickets
     #[command(subcommand)]
     Sla(SlaCommand),
-    /// What agents report a tenant's devices with
+    /// Keys that agents report devices with
     #[command(subcommand)]
     IngestKey(IngestKeyCommand),
     /// Devices of a tenant, beside what agents report
@@ -64,10 +64,10 @@ pub struct CommonArgs {
 pub enum TenantCommand {
     /// Make a tenant
     Create {
-        /// What people call it
+        /// Display name
         #[arg(long)]
         name: String,
-        /// What commands call it: a-z, 0-9 and -
+        /// Short name for commands: a-z, 0-9 and -
         #[arg(long)]
         slug: String,
         #[command(flatten)]
@@ -82,7 +82,7 @@ pub enum TenantCommand {
 
 #[derive(Subcommand)]
 pub enum SlaCommand {
-    /// Promise a first response and a resolution for tickets that get this priority from now on
+    /// Set the response and resolution times of tickets that get this priority from now on
     Set {
         #[command(flatten)]
         of: TenantArgs,
@@ -102,14 +102,14 @@ pub enum SlaCommand {
         #[command(flatten)]
         common: CommonArgs,
     },
-    /// List what a tenant promises
+    /// List a tenant's service levels
     List {
         #[command(flatten)]
         of: TenantArgs,
         #[command(flatten)]
         common: CommonArgs,
     },
-    /// Promise nothing for this priority any more; tickets keep what they were promised
+    /// Delete the service level of a priority; existing tickets keep theirs
     Delete {
         #[command(flatten)]
         of: TenantArgs,
@@ -185,7 +185,7 @@ async fn run_sla(command: SlaCommand) -> Result<()> {
             let store = store::open_store(&common.store).await?;
             sla::store::delete_policy(&open_as_operator(&store, &get_tenant(&store, &of).await?), priority).await?;
             common.output.print_value(&json!({ "priority": priority }), |_| {
-                format!("Nothing is promised for {} from now on.", priority.as_str())
+                format!("The service level for {} was deleted.", priority.as_str())
             })
         }
     }

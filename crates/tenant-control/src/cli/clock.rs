@@ -85,7 +85,7 @@ pub enum ClockCommand {
         #[command(flatten)]
         common: CommonArgs,
     },
-    /// Set a clock back that ran ahead, with what was counted from it; run again, it goes on after an interruption
+    /// Set back a clock that ran ahead, and the times taken from it; if interrupted, run it again
     Repair {
         #[command(flatten)]
         of: TenantArgs,

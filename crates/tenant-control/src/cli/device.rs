@@ -4,16 +4,16 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use kernel::auth::open_as_operator;
-use kernel::base::{Error, Result, Word};
-
-use super::admin::{CommonArgs, TenantArgs, get_tenant};
-use super::store;
 use fleet::devices::actions::store::{change_tags, parse_tag};
 use fleet::devices::{self, ChangeOrigin, Device, DeviceId};
 use fleet::inventory::import::store::{ImportSummary, import_devices};
 use fleet::inventory::import::{self, ImportFormat};
 use fleet::inventory::merge::store::merge_duplicate;
+use kernel::auth::open_as_operator;
+use kernel::base::{Error, Result, Word};
+
+use super::admin::{CommonArgs, TenantArgs, get_tenant};
+use super::store;
 
 #[derive(Subcommand)]
 pub enum DeviceCommand {
@@ -21,13 +21,13 @@ pub enum DeviceCommand {
     Import {
         #[command(flatten)]
         of: TenantArgs,
-        /// The file, or - for what comes in
+        /// The file, or - for standard input
         #[arg(long)]
         file: PathBuf,
         /// csv or ndjson [default: by the name of the file]
         #[arg(long, value_parser = parse_format)]
         format: Option<ImportFormat>,
-        /// Only say what would become of it
+        /// Only show what would change
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
@@ -57,14 +57,14 @@ pub enum DeviceCommand {
         #[command(flatten)]
         common: CommonArgs,
     },
-    /// Make one of two records of the same machine; the duplicate is deleted
+    /// Merge two records of the same machine; the duplicate is deleted
     Merge {
         #[command(flatten)]
         of: TenantArgs,
         /// The device that stays
         #[arg(long, value_parser = parse_id)]
         id: DeviceId,
-        /// The one that goes
+        /// The duplicate
         #[arg(long, value_parser = parse_id)]
         duplicate: DeviceId,
         #[command(flatten)]
@@ -101,7 +101,7 @@ pub async fn run(command: DeviceCommand) -> Result<()> {
                 (false, true) => Err(Error::internal("nothing was imported: see the rows above")),
                 // The check had passed, but an organization was archived or a device deleted since.
                 (false, false) => Err(Error::internal(
-                    "not everything was imported, for something has changed meanwhile: mend the rows above, and import \
+                    "not everything was imported, because something changed meanwhile: fix the rows above and import \
                      the file again",
                 )),
             }
@@ -132,9 +132,9 @@ pub async fn run(command: DeviceCommand) -> Result<()> {
             let tenant = get_tenant(&store, &of).await?;
             let merged = merge_duplicate(&open_as_operator(&store, &tenant), id, duplicate).await;
             let device = merged.map_err(|error| Error::internal(error.detail()))?;
-            common.output.print_value(&device, |device: &Device| {
-                format!("Device {} is what both were; {duplicate} was deleted.", device.id)
-            })
+            common
+                .output
+                .print_value(&device, |device: &Device| format!("Device {duplicate} was merged into {}.", device.id))
         }
     }
 }
@@ -157,9 +157,9 @@ fn format_import(imported: &ImportSummary) -> String {
         })
         .collect();
     if !ignored_columns.is_empty() {
-        lines.push(format!("Passed over, for only reports fill them: {}.", ignored_columns.join(", ")));
+        lines.push(format!("Ignored columns, which only reports fill: {}.", ignored_columns.join(", ")));
     }
     let verb = if *tried { "would be" } else { "were" };
-    lines.push(format!("{created} devices {verb} made, {updated} changed, {unchanged} are so already."));
+    lines.push(format!("{created} devices {verb} created, {updated} changed, {unchanged} left unchanged."));
     lines.join("\n")
 }

@@ -8,13 +8,13 @@ use kernel::auth::list_clocks;
 use kernel::base::{Env, Result, SecretsSource};
 use kernel::outbound::Outbound;
 use kernel::store::{Purpose, SelfCheckItem, Store};
+use people::sso::list_vouched_elsewhere;
+use search::health::check_index_health;
 use serde_json::json;
 
 use super::output::Output;
 use crate::config::{OutboundArgs, StoreArgs};
 use crate::migrations::MIGRATIONS;
-use people::sso::list_vouched_elsewhere;
-use search::health::check_index_health;
 
 #[derive(Args)]
 pub struct DoctorArgs {
@@ -120,8 +120,8 @@ async fn check_sign_on(store: &Store) -> SelfCheckItem {
     let shown: Vec<String> = found.iter().take(SHOWN_MAX).map(|(slug, email)| format!("{email} ({slug})")).collect();
     let more = if found.len() > SHOWN_MAX { " and others" } else { "" };
     let detail = format!(
-        "{}{more} sign in at another provider than their domain leads to; if you did not intend that, `tenant-control admin \
-         user unlink` them from it, and look at what they did in the audit trail",
+        "{}{more} sign in at another provider than that of their domain; if you did not intend that, `tenant-control admin \
+         user unlink` them, and check the audit trail for what they did",
         shown.join(", ")
     );
     SelfCheckItem::from_detail(NAME, detail)

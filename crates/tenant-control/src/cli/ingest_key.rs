@@ -1,18 +1,18 @@
 //! `admin ingest-key`: the keys that agents report with.
 
 use clap::Subcommand;
+use fleet::ingest_keys::{self, IngestKey, IngestKeyId};
+use fleet::inventory;
 use kernel::auth::{Tenant, open_as_operator};
 use kernel::base::{Code, Error, Result};
 use kernel::http::BaseUrl;
 use kernel::store::{Db, Store};
+use people::organizations::{self, Organization};
 use serde_json::json;
 
 use super::admin::{CommonArgs, TenantArgs, get_tenant};
 use super::store;
 use crate::config::LinkArgs;
-use fleet::ingest_keys::{self, IngestKey, IngestKeyId};
-use fleet::inventory;
-use people::organizations::{self, Organization};
 
 #[derive(Subcommand)]
 pub enum IngestKeyCommand {
@@ -35,7 +35,7 @@ pub enum IngestKeyCommand {
         #[command(flatten)]
         common: CommonArgs,
     },
-    /// Refuse whatever comes with this key from now on
+    /// Revoke a key; reports with it are refused from now on
     Revoke {
         #[command(flatten)]
         of: TenantArgs,

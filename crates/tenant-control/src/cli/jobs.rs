@@ -15,16 +15,16 @@ const INDEX_EVERY: Duration = Duration::from_secs(2);
 /// Runs all jobs until it is dropped.
 pub async fn run(node: ServerNode, delivery_retention_ms: i64, run_retention_ms: i64) {
     tokio::join!(
-        run_every(&node, ANNOUNCE_EVERY, "telling of keys that expire", |node| async move {
+        run_every(&node, ANNOUNCE_EVERY, "announcing expiring API keys", |node| async move {
             api_keys::jobs::announce_expiry(&node).await
         }),
-        run_every(&node, LOOK_EVERY, "looking at devices that are silent", |node| async move {
+        run_every(&node, LOOK_EVERY, "checking silent devices", |node| async move {
             devices::clock::store::check_due_devices(&node, node.settings.feature_settings()).await
         }),
         run_every(&node, INDEX_EVERY, "indexing the software of devices", |node| async move {
             devices::software::store::index_tenants(&node).await
         }),
-        run_every(&node, LOOK_EVERY, "measuring what waits", |node| async move { pages::measure_queue(&node).await }),
+        run_every(&node, LOOK_EVERY, "measuring the queues", |node| async move { pages::measure_queue(&node).await }),
         run_every(&node, CLEAN_EVERY, "cleaning the log of deliveries", move |node| async move {
             webhooks::jobs::clean_deliveries(&node, delivery_retention_ms).await
         }),

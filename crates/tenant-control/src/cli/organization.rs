@@ -5,12 +5,12 @@ use kernel::auth::{Tenant, open_as_operator};
 use kernel::base::{Error, FieldError, Label, Result};
 use kernel::http::read_object;
 use kernel::store::Db;
+use people::organizations::input::{OrganizationInput, parse_slug};
+use people::organizations::{self, Organization, OrganizationUpdate};
 use serde_json::{Map, Value, json};
 
 use super::admin::{CommonArgs, TenantArgs, get_tenant};
 use super::store;
-use people::organizations::input::{OrganizationInput, parse_slug};
-use people::organizations::{self, Organization, OrganizationUpdate};
 
 #[derive(Subcommand)]
 pub enum OrganizationCommand {
@@ -18,13 +18,13 @@ pub enum OrganizationCommand {
     Create {
         #[command(flatten)]
         of: TenantArgs,
-        /// What people call it
+        /// Display name
         #[arg(long)]
         name: String,
         /// What commands and agents call it: a-z, 0-9 and - [default: made from the name]
         #[arg(long)]
         slug: Option<String>,
-        /// What another system calls it
+        /// Its id in another system
         #[arg(long)]
         external_id: Option<String>,
         /// A domain name that is its own; may be given several times
@@ -44,13 +44,13 @@ pub enum OrganizationCommand {
     Update {
         #[command(flatten)]
         of: TenantArgs,
-        /// What commands call it by now
+        /// Its current slug
         #[arg(long)]
         slug: String,
-        /// What people call it
+        /// Display name
         #[arg(long)]
         name: Option<String>,
-        /// What commands and agents call it from now on
+        /// Its new slug
         #[arg(long)]
         new_slug: Option<String>,
         /// true or false: whether it is hidden from lists, and nothing new can refer to it
@@ -63,7 +63,7 @@ pub enum OrganizationCommand {
     Delete {
         #[command(flatten)]
         of: TenantArgs,
-        /// What commands call it
+        /// Its slug
         #[arg(long)]
         slug: String,
         #[command(flatten)]

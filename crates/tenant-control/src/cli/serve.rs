@@ -11,17 +11,17 @@ use kernel::base::{Error, MINUTE_MS, Result};
 use kernel::http::{BaseUrl, Certificates, Listener, Server};
 use kernel::jobs::{ServerNode, run_every, supervise_task};
 use kernel::store::Store;
+use people::users::create_first_admin;
+use search::keeper::IndexKeeper;
 use tokio::sync::watch::Receiver;
 use tokio::sync::watch::error::RecvError;
+use webhooks::sender::WebhookSender;
+use workflows::engine::WorkflowEngine;
 
 use super::output::print_line;
 use super::{jobs, log, metrics, store};
 use crate::config::{self, ServeArgs};
 use crate::{features, router};
-use people::users::create_first_admin;
-use search::keeper::IndexKeeper;
-use webhooks::sender::WebhookSender;
-use workflows::engine::WorkflowEngine;
 
 pub async fn run(args: ServeArgs) -> Result<()> {
     log::start_logging(args.log_format, &args.log_level)?;

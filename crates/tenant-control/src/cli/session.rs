@@ -6,12 +6,12 @@ use kernel::auth::{
     revoke_user_sessions,
 };
 use kernel::base::{Error, Result, SessionId};
+use people::users::UserStatus;
 use serde_json::json;
 
 use super::admin::{CommonArgs, TenantArgs, UserArgs, get_tenant, get_user};
 use super::store;
 use crate::config::{LinkArgs, SessionArgs};
-use people::users::UserStatus;
 
 #[derive(Subcommand)]
 pub enum SessionCommand {
@@ -120,7 +120,7 @@ async fn run_create(
     let (tenant, user) = get_user(&store, whom).await?;
     if user.status == UserStatus::Disabled {
         return Err(Error::internal(format!(
-            "{} is disabled; `tenant-control admin user update --tenant {} --email {} --status active` lets them in again",
+            "{} is disabled; `tenant-control admin user update --tenant {} --email {} --status active` enables them again",
             user.email, tenant.slug, user.email
         )));
     }

@@ -11,22 +11,22 @@ use kernel::base::{Code, Error, Result};
 use kernel::http::BaseUrl;
 use kernel::outbound::{Outbound, Target, look_up_txt};
 use kernel::store::{Db, Store};
+use people::sso::{
+    self, CALLBACK_PATH, Domain, NewProvider, Provider, ProviderChange, ProviderId, RoleRule, SIGNED_OUT_PATH,
+    is_address_target, is_allowed_target, parse_domain, parse_role_rule, parse_scope,
+};
 use serde::Serialize;
 
 use super::admin::{CommonArgs, TenantArgs, get_tenant};
 use super::store;
 use crate::config::{LinkArgs, OutboundArgs};
-use people::sso::{
-    self, CALLBACK_PATH, Domain, NewProvider, Provider, ProviderChange, ProviderId, RoleRule, SIGNED_OUT_PATH,
-    is_address_target, is_allowed_target, parse_domain, parse_role_rule, parse_scope,
-};
 
 #[derive(Subcommand)]
 pub enum SsoCommand {
     /// Set an OpenID Connect provider up, and print what to register there and in the DNS
     Add(Box<SsoAddArgs>),
-    /// Change a provider; who is signed in stays so, identities stay known, and who is signing on begins again. The issuer cannot
-    /// be changed: identities are its word, and another issuer is another provider
+    /// Change a provider; sessions and identities stay, and sign-ons under way start again. The issuer cannot be changed,
+    /// because identities belong to it: add another provider instead
     Update(Box<SsoUpdateArgs>),
     /// List the providers of a tenant, disabled ones included
     List {
@@ -38,7 +38,7 @@ pub enum SsoCommand {
         #[command(flatten)]
         common: CommonArgs,
     },
-    /// Let nobody sign on at a provider from now on; who is signed in stays so
+    /// Disable a provider: nobody can sign on there any more; sessions stay
     Disable {
         #[command(flatten)]
         of: TenantArgs,
@@ -48,7 +48,7 @@ pub enum SsoCommand {
         #[command(flatten)]
         common: CommonArgs,
     },
-    /// Give a provider the next client secret; who is signed in stays so, and identities stay known
+    /// Replace the client secret of a provider; sessions and identities stay
     SetSecret {
         #[command(flatten)]
         of: TenantArgs,
@@ -70,13 +70,13 @@ pub enum SsoCommand {
         #[command(flatten)]
         common: CommonArgs,
     },
-    /// Look up whether a domain is the tenant's; from then on its people can sign on
+    /// Verify by DNS that a domain is the tenant's; then its users can sign on
     VerifyDomain {
         #[command(flatten)]
         of: TenantArgs,
         #[arg(long, value_parser = parse_domain)]
         domain: String,
-        /// Look nothing up: I know that it is theirs
+        /// Skip the DNS lookup: you vouch for the domain
         #[arg(long)]
         operator_word: bool,
         /// The name server to ask [default: the system's]
@@ -91,16 +91,16 @@ pub enum SsoCommand {
 pub struct SsoAddArgs {
     #[command(flatten)]
     of: TenantArgs,
-    /// What people call it
+    /// Display name
     #[arg(long)]
     name: String,
-    /// The provider's issuer, to the letter as its own document says it
+    /// The provider's issuer, exactly as in its discovery document
     #[arg(long, value_name = "URL")]
     issuer: String,
-    /// Who this service is at the provider
+    /// The client id of this service at the provider
     #[arg(long, value_name = "ID")]
     client_id: String,
-    /// A file with the secret that goes with it, and nothing else
+    /// A file that contains only the client secret
     #[arg(long, value_name = "PATH")]
     client_secret_file: PathBuf,
     /// The scopes to ask for, such as "openid email profile groups" [default: openid email profile, and those of claims that
@@ -110,16 +110,16 @@ pub struct SsoAddArgs {
     /// A domain whose people sign in there; can be given several times
     #[arg(long, required = true, value_parser = parse_domain)]
     domain: Vec<String>,
-    /// What whoever fits no --role-map may do: admin, technician or viewer; or none, which refuses them
+    /// Role of users who match no --role-map: admin, technician or viewer; or none, which refuses them
     #[arg(long, default_value = "viewer", value_parser = parse_default_role)]
     default_role: DefaultRole,
-    /// Who has this value in this claim has this role; of several the highest; can be given several times
+    /// Role of users with this value in this claim; of several the highest; can be given several times
     #[arg(long, value_name = "CLAIM=VALUE:ROLE", value_parser = parse_role_rule)]
     role_map: Vec<RoleRule>,
     /// Take e-mail addresses that the provider does not call verified
     #[arg(long)]
     trust_email: bool,
-    /// Lead whoever signs out here on to the provider, to sign out there too
+    /// Send users who sign out here to the provider, to sign out there too
     #[arg(long)]
     sign_out_at_provider: bool,
     #[command(flatten)]
@@ -137,13 +137,13 @@ pub struct SsoUpdateArgs {
     /// The provider's id, as `list` shows it
     #[arg(long, value_parser = parse_id)]
     id: ProviderId,
-    /// What people call it
+    /// Display name
     #[arg(long)]
     name: Option<String>,
-    /// Who this service is at the provider
+    /// The client id of this service at the provider
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
-    /// A file with the secret that goes with it, and nothing else
+    /// A file that contains only the client secret
     #[arg(long, value_name = "PATH")]
     client_secret_file: Option<PathBuf>,
     /// The scopes to ask for, such as "openid email profile groups"
@@ -152,10 +152,10 @@ pub struct SsoUpdateArgs {
     /// Ask for openid email profile, and those of claims that --role-map looks at and the provider lists
     #[arg(long, conflicts_with = "scope")]
     no_scope: bool,
-    /// What whoever fits no --role-map may do: admin, technician or viewer; or none, which refuses them
+    /// Role of users who match no --role-map: admin, technician or viewer; or none, which refuses them
     #[arg(long, value_parser = parse_default_role)]
     default_role: Option<DefaultRole>,
-    /// Who has this value in this claim has this role; those given take the place of all before; can be given several times
+    /// Role of users with this value in this claim; replaces all earlier rules; can be given several times
     #[arg(long, value_name = "CLAIM=VALUE:ROLE", value_parser = parse_role_rule)]
     role_map: Vec<RoleRule>,
     /// Everybody has the default role
@@ -167,7 +167,7 @@ pub struct SsoUpdateArgs {
     /// Another domain whose people sign in there; can be given several times
     #[arg(long, value_parser = parse_domain)]
     domain: Vec<String>,
-    /// true or false: lead whoever signs out here on to the provider, to sign out there too
+    /// true or false: send users who sign out here to the provider, to sign out there too
     #[arg(long)]
     sign_out_at_provider: Option<bool>,
     /// Let people sign on there again; domains that lead to another provider by now stay there
@@ -215,9 +215,7 @@ pub async fn run(command: SsoCommand) -> Result<()> {
             };
             let disabled =
                 sso::disable_provider(&db, id).await.map_err(|error| unknown_provider(error, &tenant, id))?;
-            common
-                .output
-                .print_value(&disabled, |one| format!("Nobody signs on at {} ({}) from now on.", one.name, one.id))
+            common.output.print_value(&disabled, |one| format!("Provider {} ({}) was disabled.", one.name, one.id))
         }
         SsoCommand::SetSecret { of, id, client_secret_file, common } => {
             let secret = read_secret(&client_secret_file)?;
@@ -232,13 +230,15 @@ pub async fn run(command: SsoCommand) -> Result<()> {
             let change = ProviderChange { client_secret: Some((secret, secrets)), ..ProviderChange::default() };
             let set =
                 sso::update_provider(&db, id, change).await.map_err(|error| unknown_provider(error, &tenant, id))?;
-            common.output.print_value(&set, |one| format!("{} ({}) is asked with this secret.", one.name, one.id))
+            common
+                .output
+                .print_value(&set, |one| format!("The client secret of {} ({}) was replaced.", one.name, one.id))
         }
         SsoCommand::ReleaseDomain { of, domain, common } => {
             let store = store::open_store(&common.store).await?;
             let tenant = get_tenant(&store, &of).await?;
             let released = sso::release_domain(&open_as_operator(&store, &tenant), &domain).await?;
-            common.output.print_value(&released, |one| format!("{} is nobody's now.", one.domain))
+            common.output.print_value(&released, |one| format!("{} was released.", one.domain))
         }
         SsoCommand::VerifyDomain { of, domain, operator_word, dns_server, common } => {
             let store = store::open_store(&common.store).await?;

@@ -3,11 +3,11 @@
 use clap::Subcommand;
 use kernel::auth::Role;
 use kernel::base::Result;
+use people::sso::ProviderId;
+use people::users::{NewUser, User, UserStatus, UserUpdate, create_user, list_users, unlink_user, update_user};
 
 use super::admin::{CommonArgs, TenantArgs, UserArgs, get_tenant, get_user, parse_word};
 use super::{sso, store};
-use people::sso::ProviderId;
-use people::users::{NewUser, User, UserStatus, UserUpdate, create_user, list_users, unlink_user, update_user};
 
 #[derive(Subcommand)]
 pub enum UserCommand {
@@ -53,7 +53,7 @@ pub enum UserCommand {
         #[command(flatten)]
         common: CommonArgs,
     },
-    /// Forget who a user is where they sign on, and end all their sessions; whoever signs on next with their verified address is them
+    /// Unlink a user from their providers and end all their sessions; the next sign-on with their verified address links them again
     Unlink {
         #[command(flatten)]
         whom: UserArgs,

@@ -12,11 +12,11 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "HOURS", env = "TENANT_CONTROL_DEVICE_REPORT_HOURS", default_value_t = 24,
           value_parser = clap::value_parser!(i64).range(1..=168))]
     pub device_report_hours: i64,
-    /// A device that has not been heard of for so long is offline
+    /// A device not seen for this long is offline
     #[arg(long, value_name = "HOURS", env = "TENANT_CONTROL_DEVICE_OFFLINE_HOURS", default_value_t = 36,
           value_parser = clap::value_parser!(i64).range(1..=8760))]
     pub device_offline_hours: i64,
-    /// And after so long it is stale
+    /// A device not seen for this long is stale
     #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_DEVICE_STALE_DAYS", default_value_t = 30,
           value_parser = clap::value_parser!(i64).range(1..=3650))]
     pub device_stale_days: i64,

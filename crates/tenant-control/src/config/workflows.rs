@@ -8,19 +8,19 @@ use workflows::WorkflowSettings;
 #[derive(Args, Clone, Copy, Debug)]
 #[expect(clippy::struct_field_names, reason = "the names of the settings")]
 pub struct WorkflowArgs {
-    /// Runs of a tenant that act at once; others wait for their turn
+    /// Concurrent runs per tenant; others are queued
     #[arg(long, value_name = "N", env = "TENANT_CONTROL_WORKFLOW_RUNS_IN_FLIGHT", default_value_t = 100,
           value_parser = clap::value_parser!(i64).range(1..=10_000))]
     pub workflow_runs_in_flight: i64,
-    /// Runs of a tenant that wait for their turn; beyond, events wait and calls are refused
+    /// Queued runs per tenant; beyond that, events wait and calls are refused
     #[arg(long, value_name = "N", env = "TENANT_CONTROL_WORKFLOW_RUNS_QUEUED", default_value_t = 50_000,
           value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
     pub workflow_runs_queued: i64,
-    /// Runs that one event, call or moment of a schedule sets off by way of others
+    /// Runs that one event, call or schedule may start in a chain
     #[arg(long, value_name = "N", env = "TENANT_CONTROL_WORKFLOW_RUNS_CHAINED", default_value_t = 1_000,
           value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
     pub workflow_runs_chained: i64,
-    /// A run that is not over by then is ended; less than events are kept [default: 28, or a little less than those]
+    /// A run is ended after this long; must be less than --event-days [default: 28, or a little less than that]
     #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_WORKFLOW_RUN_DAYS",
           value_parser = clap::value_parser!(i64).range(1..=3650))]
     pub workflow_run_days: Option<i64>,

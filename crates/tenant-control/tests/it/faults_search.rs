@@ -141,7 +141,7 @@ async fn two_nodes_in_one_folder_have_an_index_each() {
 
 /// Waits until the log says that the index cannot be kept.
 async fn until_told(server: &Process) {
-    let told = async || server.stderr().contains("the search index cannot be kept up to date").then_some(());
+    let told = async || server.stderr().contains("failed to update the search index").then_some(());
     until("the log tells it", WAIT_MAX, told).await;
 }
 

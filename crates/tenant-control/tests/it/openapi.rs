@@ -193,9 +193,9 @@ async fn the_document_describes_every_route_under_api_but_the_pages_and_nothing_
         let paths = table.split(call).skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
         paths.filter(|path| path.starts_with("/api/")).collect()
     };
-    assert_eq!(undocumented(".page(\""), ["/api/rate-limits/"], "pages for people under /api/");
-    assert!(undocumented(".charging_page(\"").is_empty(), "pages for people under /api/");
-    assert!(undocumented(".free(\"").is_empty(), "nothing under /api/ is free");
+    assert_eq!(undocumented(".add_page(\""), ["/api/rate-limits/"], "pages for people under /api/");
+    assert!(undocumented(".add_charging_page(\"").is_empty(), "pages for people under /api/");
+    assert!(undocumented(".add_uncharged_route(\"").is_empty(), "nothing under /api/ is free");
     for (path, method, _) in contract.operations() {
         let answer = server.call(method.to_uppercase().parse().unwrap(), path).await;
         assert!(path.starts_with("/api/") && ![404, 405].contains(&answer.status), "{method} {path} is not served");

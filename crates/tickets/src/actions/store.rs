@@ -1,5 +1,6 @@
 //! Workflow actions on tickets. They take the same bodies and give the same answers as the routes.
 
+use feature_kit::{Action, ActionEffect, NullField};
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
 use kernel::base::{Error, Result};
@@ -10,7 +11,6 @@ use serde_json::{Map, Value, json};
 
 use super::super::input::{NewComment, NewTicket, TicketFields, TicketPatch};
 use super::super::{Ticket, TicketId, store};
-use feature_kit::{Action, ActionEffect, NullField};
 
 pub const ACTIONS: &[Action] = &[
     Action {

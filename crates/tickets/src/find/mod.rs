@@ -10,11 +10,11 @@ pub mod store;
 use std::collections::BTreeSet;
 
 use feature_kit::{IdOrNone, NO_ID, word_set};
+use fleet::devices::DeviceId;
 use kernel::base::{Timestamp, UserId, Word};
+use people::organizations::OrganizationId;
 
 use super::{Priority, Ticket, TicketStatus, TicketType};
-use fleet::devices::DeviceId;
-use people::organizations::OrganizationId;
 
 pub use order::{SortBy, TicketOrder, TicketSortKey};
 

@@ -6,14 +6,14 @@
 
 use std::collections::HashSet;
 
+use feature_kit::QUERY_TOO_BROAD;
+use feature_kit::custom_fields::CUSTOM_BYTES_MAX;
 use kernel::base::{Code, Error, Result, Timestamp};
 use kernel::http::{LIMIT_MAX, PageBytes};
 use kernel::store::{Db, Tick};
 
 use super::super::Ticket;
 use super::{Filter, IndexScope, SortBy, TicketOrder, TicketSortKey};
-use feature_kit::QUERY_TOO_BROAD;
-use feature_kit::custom_fields::CUSTOM_BYTES_MAX;
 
 /// The row budget of a walk, and the largest set that is read whole.
 const ROWS_MAX: usize = 10_000;
@@ -384,6 +384,6 @@ fn rows_per_part(parts: usize, want: usize) -> usize {
 
 fn too_broad(suggestion: &str) -> Error {
     let detail =
-        format!("More than {ROWS_MAX} tickets would have to be looked at one by one. Add a filter: {suggestion}.");
+        format!("More than {ROWS_MAX} tickets would have to be checked one by one. Add a filter: {suggestion}.");
     Error::new(QUERY_TOO_BROAD, detail)
 }

@@ -44,7 +44,7 @@ impl SlaPolicy {
         let refused = |detail: String| Error::invalid("/hours", "invalid_hours", detail);
         let hours = BusinessHours::parse(self.hours.as_deref(), self.timezone.as_deref()).map_err(refused)?;
         if !hours.can_hold(self.first_response_minutes.max(self.resolution_minutes)) {
-            return Err(refused("are so few that it would take more than ten years".to_owned()));
+            return Err(refused("are too few: it would take more than ten years".to_owned()));
         }
         Ok(self)
     }

@@ -81,9 +81,9 @@ pub async fn set_policy(db: &Db, target: PriorityPolicy) -> Result<PriorityPolic
 pub async fn delete_policy(db: &Db, priority: Priority) -> Result<()> {
     db.write(async move |tx| {
         tx.tick().await?;
-        let old = find_policy(tx, priority)
-            .await?
-            .ok_or_else(|| Error::conflict(format!("Nothing is promised for the priority {}.", priority.as_str())))?;
+        let old = find_policy(tx, priority).await?.ok_or_else(|| {
+            Error::conflict(format!("There is no service level for the priority {}.", priority.as_str()))
+        })?;
         tx.exec(DELETE, args![priority.rank()]).await?;
         record_audit(tx, "sla.delete", priority, Some(&old), None).await
     })

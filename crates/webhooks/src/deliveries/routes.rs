@@ -74,10 +74,9 @@ impl IntoResponses for DeliveryOrPage {
 
 /// List deliveries, or read one
 ///
-/// Newest first. For every event and endpoint one delivery, with its attempts and why it was not delivered (yet). Filters
-/// narrow each other down. A request looks at about 3,000 deliveries at most: where a combination of filters is rare, a page
-/// may hold fewer than its `limit`, even none, while `has_more` is true; `next_cursor` goes on from there, and nothing is left
-/// out.
+/// Newest first. One delivery for every event and endpoint, with its attempts and why it was not delivered (yet). All
+/// filters apply together. A request checks about 3,000 deliveries at most: when matches are rare, a page may hold fewer
+/// than its `limit`, even none, while `has_more` is true; `next_cursor` continues from there, and nothing is left out.
 #[utoipa::path(
     get, path = PATH, tag = "Control plane", operation_id = "list_deliveries", params(QueryString<ListQuery>)
 )]
@@ -110,7 +109,7 @@ impl Reply for DeliveryActionResponse {
 impl IntoResponses for DeliveryActionResponse {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         let mut answers =
-            document_response::<Self>("202", "Taken on: the delivery that is sent, or the recovery that has begun.");
+            document_response::<Self>("202", "Accepted: the delivery to be sent, or the recovery that has begun.");
         // Added by hand: the record is named in the body, not in the query.
         answers.insert("404".to_owned(), RefOr::Ref(Ref::from_response_name("NotFound")));
         answers
@@ -156,7 +155,7 @@ impl ToSchema for DeliveryAction {
 /// `resend` sends one delivery again; `recover` sends every matching event of a window that has had no success, a few
 /// at a time (the endpoint's record shows how far it has come); `test` sends a `webhook.test` event to that
 /// endpoint alone. All retry like any other delivery. A disabled endpoint is 409, and so is the resend of a delivery that
-/// is `delivering`; a resend that was accepted is sent after it was, also when an attempt had just begun.
+/// is `delivering`; an accepted resend is always sent afterwards, even if an attempt had just begun.
 #[utoipa::path(
     post, path = PATH, tag = "Control plane", operation_id = "send_deliveries", request_body = DeliveryAction
 )]

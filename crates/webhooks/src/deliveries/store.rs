@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use feature_kit::subscription::{check_subscription, is_for_one_endpoint, matching_patterns};
 use kernel::args;
 use kernel::audit::{self, NewAuditEntry};
 use kernel::auth::Rights;
@@ -13,7 +14,6 @@ use kernel::store::{Db, FromRow, Row, Select, Tx, Value};
 use super::super::follow::store::SINGLE_ENDPOINT;
 use super::super::{WEBHOOK_LANE, WEBHOOK_TEST, WebhookId, WebhookRecovery, WebhookStatus, store as webhooks};
 use super::{Delivery, DeliveryAttempt, DeliveryId, DeliveryStatus};
-use feature_kit::subscription::{check_subscription, is_for_one_endpoint, matching_patterns};
 
 kernel::columns! {
     struct DeliveryColumns {
@@ -289,7 +289,7 @@ pub async fn resend_delivery(tx: &mut Tx, rights: &Rights, id: DeliveryId) -> Re
         check_subscription(rights, std::slice::from_ref(&delivery.event_type))?;
     }
     if delivery.status == DeliveryStatus::Delivering {
-        return Err(Error::conflict("An attempt of this delivery is under way. Wait for what becomes of it."));
+        return Err(Error::conflict("An attempt of this delivery is under way. Wait until it has finished."));
     }
     if tx.find::<i64>(HAS_PAYLOAD, args![id]).await?.is_none() {
         return Err(Error::conflict("The payload is no longer kept, so it cannot be sent again."));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use feature_kit::registry;
 use kernel::base::{Code, Error, Result, Timestamp};
 use kernel::http::{Access, Caller, PageBytes};
 use kernel::jobs::lanes::POLL_MS;
@@ -13,7 +14,6 @@ use super::FeedSelection;
 use super::reader::{FeedBatch, FeedReaders, FeedWaiter};
 use super::routes::{FeedResponse, ListQuery, PATH, Reading};
 use super::store::{self, FeedRow};
-use feature_kit::registry;
 
 /// Sequences examined in one step: most writes are not events that the reader may see.
 const WINDOW: i64 = 2_000;

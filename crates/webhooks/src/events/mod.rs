@@ -6,15 +6,15 @@ pub mod reader;
 pub mod routes;
 pub mod store;
 
+use feature_kit::CUSTOM_KINDS;
+use feature_kit::registry;
+use feature_kit::subscription::EVERYTHING;
 use kernel::base::{EventId, Result, TenantId, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::WEBHOOK_TEST;
-use feature_kit::CUSTOM_KINDS;
-use feature_kit::registry;
-use feature_kit::subscription::EVERYTHING;
 
 /// One kind of event.
 #[derive(Clone, Debug, Serialize, ToSchema)]

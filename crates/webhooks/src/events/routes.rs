@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use feature_kit::registry;
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, EventId, Result};
 use kernel::events::EventKindDescription;
@@ -21,7 +22,6 @@ use utoipa::{IntoResponses, PartialSchema, ToSchema};
 use super::document::{CataloguePage, FeedPage};
 use super::feed::read_feed;
 use super::{Event, EventType, store};
-use feature_kit::registry;
 
 pub(super) const PATH: &str = "/api/admin/webhooks/events";
 
@@ -42,7 +42,7 @@ impl FromParams for ListQuery {
         let one = "One event, as it was delivered. Cannot be combined with the other parameters.";
         let view = "`feed` for the tenant's own events, oldest first; without it, the catalogue.";
         let start = "`now` begins the feed at its end instead of the oldest event that is kept. Only without a cursor.";
-        let types = "Of the feed, what an endpoint with these `events` would be told, as a comma list of kinds, \
+        let types = "In the feed, only what an endpoint with these `events` would receive, as a comma list of kinds, \
                      `<family>.*` and `*`.";
         let word = "a kind of event such as ticket.created, a family such as ticket.*, or *";
         let query = ListQuery {

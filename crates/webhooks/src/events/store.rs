@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use feature_kit::CUSTOM_KINDS;
 use kernel::args;
 use kernel::base::{Error, EventId, Result, Timestamp};
 use kernel::store::{Db, FromRow, Row, Select, SortDirection};
@@ -9,7 +10,6 @@ use serde_json::value::RawValue;
 
 use super::super::WEBHOOK_TEST;
 use super::FeedSelection;
-use feature_kit::CUSTOM_KINDS;
 
 kernel::statements! {
     HEAD = "SELECT sequence FROM tenant_clocks WHERE tenant_id = $1";

@@ -1,5 +1,6 @@
 //! The actions that belong to no other feature. Only `event.emit` acts in the step's transaction.
 
+use feature_kit::{Action, ActionEffect};
 use futures_util::future::BoxFuture;
 use kernel::auth::Rights;
 use kernel::base::Result;
@@ -9,7 +10,6 @@ use kernel::store::Tx;
 use serde_json::{Map, Value, json};
 
 use super::{ApprovalInput, CustomEvent, EmitInput, HTTP_REQUEST, HttpRequest, WaitInput};
-use feature_kit::{Action, ActionEffect};
 
 pub const ACTIONS: &[Action] = &[
     Action {

@@ -11,6 +11,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use expressions::CostMeter;
+use feature_kit::{ActionEffect, Lookup, STEP_BYTES_MAX};
 use kernel::audit::{self, NewAuditEntry};
 use kernel::auth::Rights;
 use kernel::base::{Code, Error, Result, TenantId, Timestamp};
@@ -34,8 +36,6 @@ use super::super::runs::{StoredRun, build_detail, parse_optional_json};
 use super::super::{
     LANE_KEY, RUN_BYTES_MAX, RunDetail, Status, StepError, WORKFLOW_LANE, WorkflowId, WorkflowSettings,
 };
-use expressions::CostMeter;
-use feature_kit::{ActionEffect, Lookup, STEP_BYTES_MAX};
 
 /// The result of a dry run, ready to be saved.
 pub struct DryRunResult {
@@ -267,7 +267,7 @@ impl DryRunTrial {
                 self.bytes += output.len() + step.input.as_ref().map_or(0, String::len);
                 if output.len() > STEP_BYTES_MAX || self.bytes > RUN_BYTES_MAX {
                     let detail = format!(
-                        "Of what a step answers {STEP_BYTES_MAX} bytes are kept, and {RUN_BYTES_MAX} of all that the steps of a run are given and answer."
+                        "An answer of a step has at most {STEP_BYTES_MAX} bytes, and all inputs and answers of a run {RUN_BYTES_MAX}."
                     );
                     return fail_step(step, &StepError { code: "output_too_large".to_owned(), detail }, at);
                 }

@@ -1,5 +1,8 @@
 //! Evaluates the condition and the `with` of a step.
 
+use expressions::{CostMeter, Expression, ExpressionError, ExpressionScope};
+use feature_kit::request_headers::MASK;
+use feature_kit::{ActionEffect, STEP_BYTES_MAX};
 use kernel::base::Result;
 use kernel::events::follow;
 use kernel::jobs::steps;
@@ -10,9 +13,6 @@ use super::super::depth::{JSON_DEPTH_MAX, is_shallow};
 use super::super::runs::parse_optional_json;
 use super::super::{RUN_BYTES_MAX, STEP_BYTES_SMALL, StepError, WORKFLOW_LANE};
 use super::act::store::StepJob;
-use expressions::{CostMeter, Expression, ExpressionError, ExpressionScope};
-use feature_kit::request_headers::MASK;
-use feature_kit::{ActionEffect, STEP_BYTES_MAX};
 
 /// The budget of all expressions of one step.
 const STEP_COST: u32 = 100_000;
@@ -69,7 +69,7 @@ pub async fn evaluate_step(db: &Db, job: &StepJob) -> Result<EvaluatedStep> {
         let all = own + steps::count_other_bytes_now(db, WORKFLOW_LANE, &job.seen_attempt()).await?;
         if all > RUN_BYTES_MAX {
             let detail = format!(
-                "With what it is given the steps of the run would have {all} bytes, and {RUN_BYTES_MAX} are kept."
+                "With this input the steps of the run would have {all} bytes; at most {RUN_BYTES_MAX} are kept."
             );
             return Ok(evaluation_failed("input_too_large", detail));
         }
@@ -99,12 +99,12 @@ pub fn evaluate_step_with(job: &StepJob, seen: &ExpressionInputs, meter: &mut Co
     match compiled.with.eval_to_json(&scope, meter) {
         Ok(Value::Object(with)) => {
             if !is_shallow(&Value::Object(with.clone())) {
-                let detail = format!("What it is given is more than {JSON_DEPTH_MAX} deep.");
+                let detail = format!("The input is more than {JSON_DEPTH_MAX} levels deep.");
                 return evaluation_failed("input_too_deep", detail);
             }
             let bytes = json_bytes(&with);
             if bytes > STEP_BYTES_MAX {
-                let detail = format!("What it is given is {bytes} bytes long; at most {STEP_BYTES_MAX} are taken.");
+                let detail = format!("The input has {bytes} bytes; at most {STEP_BYTES_MAX} are allowed.");
                 return evaluation_failed("input_too_large", detail);
             }
             EvaluatedStep::Run(with)

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use bytes::Bytes;
+use feature_kit::request_headers::MASK;
 use kernel::base::{Result, Timestamp};
 use kernel::http::read_object;
 use kernel::outbound::{FailureKind, OutboundRequest, OutboundResponse};
@@ -18,7 +19,6 @@ use super::super::depth::is_shallow;
 use super::super::{StepAttempt, StepError};
 use super::EngineContext;
 use super::act::store::{StepEnd, StepJob, StepResult};
-use feature_kit::request_headers::MASK;
 
 /// The part of a response body that is read; the rest is dropped.
 const ANSWER_BYTES_MAX: usize = 64 << 10;

@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 
+use feature_kit::{ActionEffect, Lookup};
 use futures_util::FutureExt;
 use kernel::base::{Code, Error, Result};
 use kernel::http::read_object;
@@ -16,7 +17,6 @@ use super::act::store::{self as act, StepEnd, StepJob, StepResult, ended_attempt
 use super::evaluate::{EvaluatedStep, evaluate_step, mask_input};
 use super::store::refusal_to_step_error;
 use super::{EngineContext, http};
-use feature_kit::{ActionEffect, Lookup};
 
 /// An outcome that is still to be saved.
 pub enum StepOutcome {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use feature_kit::ActionEffect;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kernel::base::{Result, SECOND_MS, Timestamp};
@@ -16,7 +17,6 @@ use super::act::store::{self as act, StepJob};
 use super::job::{self, StepOutcome};
 use super::revisions::CompiledRevision;
 use super::{EngineContext, fire, follow, store};
-use feature_kit::ActionEffect;
 
 /// How long a step waits after the database was unavailable.
 const REST_MS: i64 = SECOND_MS;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use feature_kit::registry;
 use kernel::args;
 use kernel::auth::load_saver_rights;
 use kernel::base::{ActorRef, Code, Error, Result, Timestamp, Word};
@@ -21,7 +22,6 @@ use super::super::{
 };
 use super::revisions::CompiledRevision;
 use super::run_actor;
-use feature_kit::registry;
 
 kernel::statements! {
     OVERDUE = kernel::sql![
@@ -130,7 +130,7 @@ async fn end_runs(lane: &LeasedLane, ids: Vec<RunId>, status: Status) -> Result<
             stopped += 1;
             tx.act_as(run_actor(&run))?;
             if status == Status::TimedOut {
-                let detail = format!("It was not over at {}.", run.run.deadline_at);
+                let detail = format!("The run did not finish by {}.", run.run.deadline_at);
                 run.run.error = Some(RunError { code: "deadline_exceeded".to_owned(), detail, step_id: None });
             }
             stop_run(tx, &mut run, status).await?;
@@ -236,7 +236,7 @@ async fn find_refusal(tx: &mut Tx, run: &StoredRun, revision: &CompiledRevision)
     }
     let refused = |code: &str, detail: String| Some(RunError { code: code.to_owned(), detail, step_id: None });
     if run.run.depth > CHAIN_DEPTH_MAX {
-        let detail = format!("More than {CHAIN_DEPTH_MAX} runs have set each other off, one after the other.");
+        let detail = format!("More than {CHAIN_DEPTH_MAX} runs have started each other in a chain.");
         return Ok(refused("loop_detected", detail));
     }
     let (Trigger::Event(on), Some(_)) = (&revision.compiled.definition.on, run.event_sequence) else { return Ok(None) };

@@ -1,10 +1,10 @@
 //! SQL that wakes the lane of workflows in the transaction that publishes an event. The engine reads events after their
 //! commit, in order.
 
+use feature_kit::subscription::matching_patterns;
 use kernel::store::{Follower, NewEvent, Value};
 
 use super::super::FOLLOWER;
-use feature_kit::subscription::matching_patterns;
 
 kernel::statements! {
     /// Whether any trigger matches an event. Three selects, because SQLite builds a table for an `IN` each time.

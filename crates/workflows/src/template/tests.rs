@@ -1,8 +1,8 @@
+use expressions::{CostMeter, ExpressionError, ExpressionScope};
 use kernel::base::Timestamp;
 use serde_json::{Value, json};
 
 use super::Template;
-use expressions::{CostMeter, ExpressionError, ExpressionScope};
 
 fn test_input() -> Value {
     json!({"n": 2, "half": 0.5, "text": "a\"b", "none": null, "list": [1, "x"], "map": {"k": true}, "evil": "${{ input.n }}"})

@@ -5,15 +5,15 @@ pub mod store;
 
 use std::collections::BTreeSet;
 
+use feature_kit::{IdOrNone, Q_CHARS_MAX, split_words};
 use kernel::base::{Timestamp, Word};
 use kernel::store::{CursorKey, Value};
+use people::organizations::OrganizationId;
 
 use crate::devices::{
     self, Device, DeviceHealth, DeviceStatus, Platform, StoredDevice, Type, VERSION_SEPARATOR, compact_mac,
     format_term, searchable_words, software_name,
 };
-use feature_kit::{IdOrNone, Q_CHARS_MAX, split_words};
-use people::organizations::OrganizationId;
 
 /// Which devices match; `None` matches all.
 #[derive(Clone, Debug, Default)]

@@ -1,13 +1,13 @@
 //! SQL of the summary: reads the counters that every change maintains.
 
+use feature_kit::IdOrNone;
 use kernel::args;
 use kernel::base::Result;
 use kernel::store::Db;
+use people::organizations::OrganizationId;
 
 use super::super::{InventoryCount, InventorySummary};
 use crate::devices::{ALL_ORGANIZATIONS, NO_ORGANIZATION, SOFTWARE_DIMENSION, software};
-use feature_kit::IdOrNone;
-use people::organizations::OrganizationId;
 
 kernel::statements! {
     /// The size class of the last of the largest counters.

@@ -1,5 +1,6 @@
 //! Workflow actions on devices.
 
+use feature_kit::{Action, ActionEffect};
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
 use kernel::base::{Error, Label, Result};
@@ -8,7 +9,6 @@ use kernel::store::Tx;
 use serde_json::{Map, Value, json};
 
 use super::super::{DeviceId, edit_device};
-use feature_kit::{Action, ActionEffect};
 
 /// The same limit as for tickets.
 pub const TAGS_MAX: usize = 50;

@@ -8,13 +8,13 @@ pub mod store;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 
+use agent_reports::{LABEL_CHARS_MAX, normal_mac, real_uuid};
 use kernel::base::{Error, Result, Timestamp, Word};
+use kernel::http::unguard_text;
 use serde_json::{Map, Value};
 
 use crate::devices::actions::store::{TAGS_MAX, parse_tag};
 use crate::devices::{DeviceId, FullDevice, Platform, Type};
-use agent_reports::{LABEL_CHARS_MAX, normal_mac, real_uuid};
-use kernel::http::unguard_text;
 
 /// Rows of one file. Larger imports are split into several files.
 pub const ROWS_MAX: usize = 100_000;
@@ -285,7 +285,7 @@ impl ImportRow {
             ),
             "tags" => ImportValue::Tags(parse_tags(&value, &text)?),
             "warranty.start_date" | "warranty.end_date" => ImportValue::Text(parse_date(&text)?),
-            "uuid" => ImportValue::Text(real_uuid(&text).ok_or("must be a UUID, and one of its own")?),
+            "uuid" => ImportValue::Text(real_uuid(&text).ok_or("must be a UUID, and not a placeholder")?),
             "primary_mac" => ImportValue::Text(normal_mac(&text).ok_or("must be a hardware address")?),
             "primary_ip" => {
                 let address: std::net::IpAddr = text.parse().map_err(|_| "must be an IP address".to_owned())?;

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use feature_kit::custom_fields::check_custom_fields;
 use kernel::args;
 use kernel::base::{Result, Timestamp};
 use kernel::store::{Db, Tx};
+use people::organizations::OrganizationId;
 use serde::Serialize;
 
 use super::super::store::{self, BY_SLUG, identities_of, save_identities};
 use super::super::{DeviceIdentifiers, blank_device};
 use super::{ImportFile, ImportRow, ImportRowError};
 use crate::devices::{self, ChangeOrigin, Device, FullDevice, LoadedDevice, ReportRowUpdate};
-use feature_kit::custom_fields::check_custom_fields;
-use people::organizations::OrganizationId;
 
 kernel::statements! {
     BY_ID = "SELECT id, archived FROM organizations WHERE tenant_id = $1 AND id = $2";

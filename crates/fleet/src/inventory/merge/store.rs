@@ -1,5 +1,6 @@
 //! SQL of merging two records of one machine.
 
+use feature_kit::custom_fields::check_custom_fields;
 use kernel::args;
 use kernel::audit::{self, NewAuditEntry};
 use kernel::base::{Error, Result};
@@ -10,7 +11,6 @@ use crate::devices::actions::store::TAGS_MAX;
 use crate::devices::{
     self, ChangeOrigin, Cpu, Device, DeviceId, DeviceParts, DevicePatch, FullDevice, Os, ReportRowUpdate,
 };
-use feature_kit::custom_fields::check_custom_fields;
 
 /// Merges a duplicate into a device and deletes the duplicate. Its identities move, so its reports match the kept device.
 pub async fn merge_duplicate(db: &Db, keep: DeviceId, duplicate: DeviceId) -> Result<Device> {

@@ -15,7 +15,7 @@ use crate::store::{Db, FromRow, Row, Tx, WriteJob};
 pub use retry::Retry;
 
 crate::words! {
-    /// What became of something that is done in steps.
+    /// The status of a run or of a step.
     #[schema(as = WorkStatus)]
     pub enum WorkStatus {
         Pending "pending", Running "running", Waiting "waiting", Succeeded "succeeded", Failed "failed",

@@ -2,11 +2,11 @@
 
 pub mod store;
 
+use feature_kit::split_words;
 use kernel::base::Timestamp;
 use kernel::store::{CursorKey, Value};
 
 use super::{Organization, OrganizationId};
-use feature_kit::split_words;
 
 /// A position in the order of creation.
 pub type OrganizationCreationKey = (Timestamp, OrganizationId);

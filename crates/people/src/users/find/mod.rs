@@ -2,13 +2,13 @@
 
 pub mod store;
 
+use feature_kit::split_words;
 use kernel::auth::Role;
 use kernel::base::{Timestamp, UserId};
 use kernel::store::{CursorKey, Value};
 
 use super::store::StoredUser;
 use super::{User, UserStatus};
-use feature_kit::split_words;
 
 /// Which users to list; `None` matches all.
 #[derive(Clone, Debug, Default)]

@@ -10,10 +10,10 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use kernel::base::{Error, Result};
 use kernel::http::{BaseUrl, RatePolicy, RequestContext, SharedApp};
-
-use super::page::{HtmlPage, REFERRER_POLICY, RETRY_IN_A_MINUTE};
 use people::cookie;
 use people::sso::{CallbackOutcome, CallbackRequest, RefusalMessage, complete_sign_on};
+
+use super::page::{HtmlPage, REFERRER_POLICY, RETRY_IN_A_MINUTE};
 
 #[derive(Template)]
 #[template(path = "sso_refused.html")]
@@ -89,7 +89,7 @@ fn render_sso_refusal(told: RefusalMessage, context: &RequestContext) -> Result<
         RefusalMessage::TryAgain => (
             StatusCode::BAD_REQUEST,
             "This sign-in has ended",
-            "It was finished before, took longer than ten minutes, began in another browser, or the way in was changed \
+            "It was finished before, took longer than ten minutes, began in another browser, or the provider was changed \
              meanwhile.",
             "Begin again, and stay in the same browser until you are back.",
         ),
@@ -102,7 +102,7 @@ fn render_sso_refusal(told: RefusalMessage, context: &RequestContext) -> Result<
         RefusalMessage::Provider => (
             StatusCode::BAD_REQUEST,
             "Your provider did not sign you in",
-            "The place where your organization signs in said no, could not be reached, or gave an answer that cannot be \
+            "The provider of your organization refused, could not be reached, or gave an answer that cannot be \
              trusted.",
             "Begin again. If it happens once more, tell your administrator.",
         ),

@@ -3,12 +3,12 @@
 use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
+use feature_kit::registry;
 use kernel::base::{Code, Error, Result};
 use kernel::http::SharedApp;
 use serde::Serialize;
 
 use super::page::HtmlPage;
-use feature_kit::registry;
 
 #[derive(Template)]
 #[template(path = "errors.html")]

@@ -19,12 +19,12 @@ pub struct Guide {
 pub const GUIDES: &[Guide] = &[
     Guide {
         name: "tickets",
-        about: "Make, change and find tickets, keep a copy, and what is promised.",
+        about: "Create, change and find tickets, keep a copy, and set service levels.",
         text: include_str!("../../../../../docs/tickets.md"),
     },
     Guide {
         name: "workflows",
-        about: "Have things done when something happens, at night, or when somebody asks.",
+        about: "Run steps on events, on a schedule, or when somebody calls.",
         text: include_str!("../../../../../docs/workflows.md"),
     },
     Guide {
@@ -39,7 +39,7 @@ pub const GUIDES: &[Guide] = &[
     },
     Guide {
         name: "webhooks",
-        about: "Be told when something happens: verify, answer, and find out why something did not come.",
+        about: "Receive events: verify, answer, and find out why one did not arrive.",
         text: include_str!("../../../../../docs/webhooks.md"),
     },
     Guide {

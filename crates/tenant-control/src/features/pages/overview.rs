@@ -7,9 +7,9 @@ use kernel::auth::{PrincipalIdentity, Scope, UserIdentity};
 use kernel::base::{Result, Timestamp};
 use kernel::http::{Access, Caller, RatePolicy, Rules};
 use kernel::rules;
+use people::api_keys::{EXPIRES_DAYS_DEFAULT, EXPIRES_DAYS_MAX};
 
 use super::page::{HtmlPage, REFERRER_POLICY, duration_words, minute_words};
-use people::api_keys::{EXPIRES_DAYS_DEFAULT, EXPIRES_DAYS_MAX};
 
 #[derive(Template)]
 #[template(path = "overview.html")]

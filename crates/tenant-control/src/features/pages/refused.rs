@@ -3,10 +3,10 @@
 use askama::Template;
 use axum::response::{IntoResponse, Response};
 use kernel::base::{Code, Error, Result};
+use people::sso;
 
 use super::page::HtmlPage;
 use super::signin_link::REDEEM_PATH;
-use people::sso;
 
 #[derive(Template)]
 #[template(path = "refused.html")]
@@ -50,7 +50,7 @@ fn retry_advice(error: &Error) -> String {
         Some(1) => "Try again in 1 second.".to_owned(),
         Some(seconds) => format!("Try again in {seconds} seconds."),
         None if error.code().status() >= 500 => {
-            "Try again. If it happens once more, tell whoever operates this service, with the request id.".to_owned()
+            "Try again. If it happens once more, tell the operator of this service, with the request id.".to_owned()
         }
         None => "Open the page again, and go on from there.".to_owned(),
     }

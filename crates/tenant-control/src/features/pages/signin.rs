@@ -11,10 +11,10 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::SIGNIN_LINK_MS;
 use kernel::base::{Error, Result, is_email};
 use kernel::http::{Form, FormFields, HttpSettings, RatePolicy, RequestContext, SharedApp};
+use people::sso::{self, SignOnRequest};
 
 use super::page::{HtmlPage, REFERRER_POLICY, RETRY_IN_A_MINUTE, duration_words};
 use super::signin_link;
-use people::sso::{self, SignOnRequest};
 
 #[derive(Template)]
 #[template(path = "signin.html")]

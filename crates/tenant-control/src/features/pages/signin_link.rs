@@ -12,11 +12,11 @@ use axum::response::{IntoResponse, Response};
 use kernel::auth::SigninLink;
 use kernel::base::Result;
 use kernel::http::{Form, RatePolicy, RequestContext, SharedApp};
+use people::cookie;
+use people::sso;
 
 use super::page::{HtmlPage, minute_words};
 use super::signin::{redirect_with_cookies, refuse_link};
-use people::cookie;
-use people::sso;
 
 /// Where the button sends the token, in the body and not in the URL.
 pub const REDEEM_PATH: &str = "/signin/link";

@@ -9,10 +9,10 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kernel::base::{Error, Result};
 use kernel::http::{RequestContext, SharedApp};
-
-use super::page::REFERRER_POLICY;
 use people::cookie;
 use people::sso;
+
+use super::page::REFERRER_POLICY;
 
 /// Also succeeds without a session: the user asked to be signed out, and is. If the session has only expired, the user may
 /// still be signed in at the provider.

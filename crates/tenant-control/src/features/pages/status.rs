@@ -7,12 +7,12 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use kernel::base::{Error, MINUTE_MS, Result, SECOND_MS, Timestamp};
 use kernel::http::{App, SharedApp, prefers_media_type};
+use people::sso::ProviderCache;
+use search::service::SearchService;
 use serde::Serialize;
 
 use super::health_monitor::HealthMonitor;
 use super::page::HtmlPage;
-use people::sso::ProviderCache;
-use search::service::SearchService;
 
 #[derive(Template)]
 #[template(path = "status.html")]

@@ -140,6 +140,8 @@ async fn interleave(server: &Server, other: &Server, senders: [WebhookSender; 2]
         tokio::spawn(async move {
             while !done.load(Ordering::Relaxed) {
                 sender.run_due().await.expect("sending");
+                // With nothing due it never waits, and tasks that were woken on this thread would not run.
+                tokio::task::yield_now().await;
             }
         })
     });

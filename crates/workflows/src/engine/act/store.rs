@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use feature_kit::{Action, STEP_BYTES_MAX, TransactionFn};
 use kernel::auth::Rights;
 use kernel::base::{Error, Result, SECOND_MS, TenantId, Timestamp, Word};
 use kernel::events;
@@ -20,7 +21,6 @@ use super::super::super::{
 use super::super::revisions::CompiledRevision;
 use super::super::store::{advance_run, get_action_rights, is_workflow_deleted, refusal_to_step_error};
 use super::super::{EngineContext, run_actor};
-use feature_kit::{Action, STEP_BYTES_MAX, TransactionFn};
 
 /// Attempts of a step that are kept: enough for all automatic retries, and the latest of those retried by hand.
 const ATTEMPTS_KEPT: usize = 50;
@@ -310,7 +310,8 @@ pub async fn apply_result(
         }
         StepEnd::Skipped => step.end_with(Status::Skipped, at),
         StepEnd::TimedOut => {
-            let detail = format!("It was not done within {} s.", definition.timeout_seconds.unwrap_or_default());
+            let detail =
+                format!("The step did not finish within {} s.", definition.timeout_seconds.unwrap_or_default());
             failed(&mut step, &StepError { code: "timeout".to_owned(), detail })?;
             step.end_with(Status::TimedOut, at);
         }
@@ -346,7 +347,7 @@ async fn find_size_error(
 ) -> Result<Option<StepError>> {
     let refused = |detail| Ok(Some(StepError { code: "output_too_large".to_owned(), detail }));
     if bytes > STEP_BYTES_MAX {
-        return refused(format!("What it answered is {bytes} bytes long, and {STEP_BYTES_MAX} are kept."));
+        return refused(format!("The answer has {bytes} bytes; at most {STEP_BYTES_MAX} are kept."));
     }
     let input = match input {
         Some(input) => to_json_text(input)?.len(),
@@ -358,7 +359,7 @@ async fn find_size_error(
         if own + others > RUN_BYTES_MAX {
             let all = own + others;
             return refused(format!(
-                "With what it answered the steps of the run would have {all} bytes, and {RUN_BYTES_MAX} are kept."
+                "With this answer the steps of the run would have {all} bytes; at most {RUN_BYTES_MAX} are kept."
             ));
         }
     }

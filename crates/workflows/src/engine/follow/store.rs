@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use feature_kit::subscription::{is_for_one_endpoint, matching_patterns};
 use kernel::args;
 use kernel::base::{Code, Error, Result};
 use kernel::events::follow::{self, EventHead};
@@ -17,7 +18,6 @@ use super::super::super::{
 use super::super::EngineContext;
 use super::super::evaluate::passes_filter;
 use super::super::store::Upkeep;
-use feature_kit::subscription::{is_for_one_endpoint, matching_patterns};
 
 kernel::statements! {
     /// The triggers of a tenant, which are few.
@@ -213,7 +213,7 @@ impl ChainCounts {
         };
         *count += 1;
         if *count == most + 1 {
-            let detail = format!("More than {most} runs have come of one cause. No more of them are made.");
+            let detail = format!("One cause has started more than {most} runs. No more are started.");
             new.error = Some(RunError { code: "loop_detected".to_owned(), detail, step_id: None });
         }
         Ok((*count <= most + 1).then_some(new))

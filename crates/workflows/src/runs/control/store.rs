@@ -45,10 +45,10 @@ pub async fn apply_control(
             retry_run(tx, &mut run, &definition, settings).await?;
         }
         RunControl::Approve(step) if !status.is_finished() => {
-            decide_approval(tx, &mut run, &definition, step.as_deref(), true).await?
+            decide_approval(tx, &mut run, &definition, step.as_deref(), true).await?;
         }
         RunControl::Reject(step) if !status.is_finished() => {
-            decide_approval(tx, &mut run, &definition, step.as_deref(), false).await?
+            decide_approval(tx, &mut run, &definition, step.as_deref(), false).await?;
         }
         _ => return Err(transition_forbidden(status, done)),
     }
@@ -137,7 +137,7 @@ async fn decide_approval(
             return Err(Error::new(feature_kit::INVALID_TRANSITION, detail));
         }
         (_, Some(_)) => {
-            let detail = "is required, for several steps wait for an approval";
+            let detail = "is required, because several steps wait for approval";
             return Err(Error::invalid("/step_id", "required", detail));
         }
     };

@@ -1,6 +1,7 @@
 //! SQL that lists runs and reads one with its steps.
 
 use kernel::args;
+use kernel::base::Error;
 use kernel::base::{Result, Timestamp, Word};
 use kernel::http::PageBytes;
 use kernel::jobs::steps;
@@ -10,7 +11,6 @@ use super::super::super::{Definition, RunDetail, RunId, Status, WORKFLOW_LANE, W
 use super::super::control::store::DEFINITION;
 use super::super::store::{GET, RunColumns};
 use super::super::{StoredRun, build_detail, parse_json};
-use kernel::base::Error;
 
 /// The columns of a run that filters use.
 const RUNS: ArmSql = ArmSql::new("id, workflow_id, status", "workflow_runs", &["id"]);
