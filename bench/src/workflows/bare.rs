@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kernel::args;
 use kernel::audit;
 use kernel::base::{AuditId, Result, Timestamp};
-use kernel::jobs::lanes::{HOLD, LEASE_MS};
+use kernel::jobs::lanes::{EXTEND_LEASE, LEASE_MS};
 use kernel::jobs::steps::{self, StepRecord};
 use kernel::store::{Db, Tx, Value};
 use rusqlite::Connection;
@@ -124,7 +124,7 @@ async fn finish(tx: &mut Tx, texts: &Texts, run: &mut StoredRun) -> Result<()> {
 /// Moves the clock and shows that the lane is held.
 async fn hold(tx: &mut Tx, texts: &Texts) -> Result<Timestamp> {
     let (at, until) = (tx.tick().await?.at, tx.env().now().plus_ms(LEASE_MS));
-    tx.exec(HOLD, args![WORKFLOW_LANE, LANE_KEY, texts.token, until]).await?;
+    tx.exec(EXTEND_LEASE, args![WORKFLOW_LANE, LANE_KEY, texts.token, until]).await?;
     Ok(at)
 }
 

@@ -163,8 +163,8 @@ fn cpu_facts(report: &AgentReport) -> Option<Cpu> {
 /// `None` for optical and tape drives, RAM disks and loop devices.
 fn convert_disk(entry: &DiskEntry) -> Option<Disk> {
     let size_bytes = entry.size_bytes.filter(|&bytes| bytes > 0)?;
-    let told = [&entry.kind, &entry.description].into_iter().flatten();
-    let words = told.map(|word| word.to_ascii_lowercase()).collect::<Vec<_>>().join(" ");
+    let texts = [&entry.kind, &entry.description].into_iter().flatten();
+    let words = texts.map(|word| word.to_ascii_lowercase()).collect::<Vec<_>>().join(" ");
     let is_other = ["cd-rom", "cdrom", "cd/dvd", "dvd", "tape", "floppy", "multipath child"];
     let name = entry.name.as_deref().unwrap_or_default().trim_start_matches("/dev/");
     let is_other_name = ["zram", "loop", "ram", "sr", "st", "nst", "fd"].iter().any(|start| {
@@ -229,9 +229,9 @@ fn normalize_software(mut entries: Vec<Software>) -> Vec<Software> {
     entries.sort_by(|one, other| {
         let program = (&one.name, &one.version, &one.arch).cmp(&(&other.name, &other.version, &other.arch));
         // Descending, so that entries with values come before entries without.
-        let (told, other_told) =
+        let (details, other_details) =
             ((&one.publisher, &one.source, &one.installed_at), (&other.publisher, &other.source, &other.installed_at));
-        program.then_with(|| other_told.cmp(&told))
+        program.then_with(|| other_details.cmp(&details))
     });
     entries.dedup_by(|one, other| one.name == other.name && one.version == other.version && one.arch == other.arch);
     entries

@@ -108,8 +108,8 @@ pub fn detect_platform(report: &AgentReport) -> Option<Platform> {
 }
 
 fn is_virtual(report: &AgentReport) -> bool {
-    let told = report.hardware.as_ref().and_then(|hardware| hardware.vm_system.as_deref());
-    if let Some(system) = told {
+    let vm_system = report.hardware.as_ref().and_then(|hardware| hardware.vm_system.as_deref());
+    if let Some(system) = vm_system {
         return !system.eq_ignore_ascii_case("physical");
     }
     report.bios.as_ref().is_some_and(|bios| {

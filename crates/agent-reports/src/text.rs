@@ -40,13 +40,13 @@ pub fn clean_label(value: &str) -> Option<String> {
     if is_clean && value.len() <= LABEL_CHARS_MAX {
         return (!value.is_empty()).then(|| value.to_owned());
     }
-    let kept: String = value
+    let cleaned: String = value
         .chars()
         .map(|character| if matches!(character, '\t' | '\n' | '\r') { ' ' } else { character })
         .filter(|character| !character.is_control())
         .take(LABEL_CHARS_MAX)
         .collect();
-    let trimmed = kept.trim();
+    let trimmed = cleaned.trim();
     (!trimmed.is_empty()).then(|| trimmed.to_owned())
 }
 

@@ -49,13 +49,13 @@ impl<'a> Evaluator<'a, '_> {
             ExpressionNode::Literal(literal) => Ok(literal_value(literal)),
             ExpressionNode::Root(root) => Ok(self.root_value(*root)),
             ExpressionNode::Local(at, _) => Ok(self.locals.get(*at).cloned().unwrap_or(CelValue::Null)),
-            ExpressionNode::Select(of, key) => self.eval_select(of, key),
-            ExpressionNode::Has(of, key) => self.eval_has(of, key),
+            ExpressionNode::Select(operand, key) => self.eval_select(operand, key),
+            ExpressionNode::Has(operand, key) => self.eval_has(operand, key),
             ExpressionNode::Index(pair) => self.eval_index(pair),
             ExpressionNode::List(nodes) => self.eval_nodes(nodes).map(CelValue::from_items),
             ExpressionNode::Map(entries) => self.eval_map(entries),
-            ExpressionNode::Not(of) => self.eval_not(of),
-            ExpressionNode::Negate(of) => self.eval_negate(of),
+            ExpressionNode::Not(operand) => self.eval_not(operand),
+            ExpressionNode::Negate(operand) => self.eval_negate(operand),
             ExpressionNode::And(pair) => self.eval_logical(pair, false),
             ExpressionNode::Or(pair) => self.eval_logical(pair, true),
             ExpressionNode::If(parts) => self.eval_conditional(parts),
@@ -68,7 +68,7 @@ impl<'a> Evaluator<'a, '_> {
                 functions::call_function(*function, &arguments, self.meter)
             }
             ExpressionNode::Matches(text, pattern) => self.eval_matches(text, pattern),
-            ExpressionNode::Loop(of) => self.eval_loop(of),
+            ExpressionNode::Loop(loop_node) => self.eval_loop(loop_node),
         }
     }
 
@@ -82,30 +82,30 @@ impl<'a> Evaluator<'a, '_> {
         }
     }
 
-    fn eval_select(&mut self, of: &'a ExpressionNode, key: &'a str) -> Result<CelValue<'a>, ExpressionError> {
-        let value = self.eval_node(of)?;
+    fn eval_select(&mut self, operand: &'a ExpressionNode, key: &'a str) -> Result<CelValue<'a>, ExpressionError> {
+        let value = self.eval_node(operand)?;
         match lookup_field(&value, key) {
             FieldLookup::Found(found) => Ok(found),
-            FieldLookup::Missing => Err(missing_field(of, key)),
-            FieldLookup::NotAMap => Err(not_a_map(of, &value, key)),
+            FieldLookup::Missing => Err(missing_field(operand, key)),
+            FieldLookup::NotAMap => Err(not_a_map(operand, &value, key)),
         }
     }
 
-    fn eval_has(&mut self, of: &'a ExpressionNode, key: &'a str) -> Result<CelValue<'a>, ExpressionError> {
-        let value = self.eval_node(of)?;
+    fn eval_has(&mut self, operand: &'a ExpressionNode, key: &'a str) -> Result<CelValue<'a>, ExpressionError> {
+        let value = self.eval_node(operand)?;
         match lookup_field(&value, key) {
             FieldLookup::Found(_) => Ok(CelValue::Bool(true)),
             FieldLookup::Missing => Ok(CelValue::Bool(false)),
-            FieldLookup::NotAMap => Err(not_a_map(of, &value, key)),
+            FieldLookup::NotAMap => Err(not_a_map(operand, &value, key)),
         }
     }
 
     fn eval_index(&mut self, pair: &'a [ExpressionNode; 2]) -> Result<CelValue<'a>, ExpressionError> {
-        let (of, key) = (self.eval_node(&pair[0])?, self.eval_node(&pair[1])?);
+        let (container, key) = (self.eval_node(&pair[0])?, self.eval_node(&pair[1])?);
         if let CelValue::Text(text) = &key {
             self.meter.charge_bytes(text.len())?;
         }
-        operators::find_element(&of, &key).ok_or_else(|| match (&pair[1], &of) {
+        operators::find_element(&container, &key).ok_or_else(|| match (&pair[1], &container) {
             (ExpressionNode::Literal(Literal::Text(key)), _) => missing_field(&pair[0], key),
             (_, CelValue::Json(_) | CelValue::List(_) | CelValue::Map(_)) => {
                 ExpressionError::failed(format!("{} has no such element or key.", describe_node(&pair[0])))
@@ -141,7 +141,7 @@ impl<'a> Evaluator<'a, '_> {
                 .ok_or_else(|| ExpressionError::failed(format!("{} cannot be the key of a map.", key.kind_name())))?;
             let value = self.eval_node(value)?;
             match map.entry(key) {
-                Entry::Vacant(place) => drop(place.insert(value)),
+                Entry::Vacant(vacant) => drop(vacant.insert(value)),
                 Entry::Occupied(_) => return Err(ExpressionError::failed("A map has the same key twice.")),
             }
         }
@@ -158,12 +158,12 @@ impl<'a> Evaluator<'a, '_> {
         }
     }
 
-    fn eval_not(&mut self, of: &'a ExpressionNode) -> Result<CelValue<'a>, ExpressionError> {
-        self.eval_bool(of, "!").map(|yes| CelValue::Bool(!yes))
+    fn eval_not(&mut self, operand: &'a ExpressionNode) -> Result<CelValue<'a>, ExpressionError> {
+        self.eval_bool(operand, "!").map(|yes| CelValue::Bool(!yes))
     }
 
-    fn eval_negate(&mut self, of: &'a ExpressionNode) -> Result<CelValue<'a>, ExpressionError> {
-        operators::negate_value(&self.eval_node(of)?)
+    fn eval_negate(&mut self, operand: &'a ExpressionNode) -> Result<CelValue<'a>, ExpressionError> {
+        operators::negate_value(&self.eval_node(operand)?)
     }
 
     /// One true operand decides `||`, one false operand decides `&&`, even if the other fails. An exceeded budget is never
@@ -183,8 +183,8 @@ impl<'a> Evaluator<'a, '_> {
     }
 
     fn eval_conditional(&mut self, parts: &'a [ExpressionNode; 3]) -> Result<CelValue<'a>, ExpressionError> {
-        let taken = if self.eval_bool(&parts[0], "?:")? { &parts[1] } else { &parts[2] };
-        self.eval_node(taken)
+        let branch = if self.eval_bool(&parts[0], "?:")? { &parts[1] } else { &parts[2] };
+        self.eval_node(branch)
     }
 
     fn eval_matches(
@@ -225,24 +225,24 @@ impl<'a> Evaluator<'a, '_> {
         }
     }
 
-    fn eval_loop(&mut self, of: &'a Loop) -> Result<CelValue<'a>, ExpressionError> {
-        let items = self.eval_loop_range(&of.range)?;
+    fn eval_loop(&mut self, loop_node: &'a Loop) -> Result<CelValue<'a>, ExpressionError> {
+        let items = self.eval_loop_range(&loop_node.range)?;
         // An error absorbed by `||` may have left locals of an inner loop.
-        self.locals.truncate(of.local_index);
+        self.locals.truncate(loop_node.local_index);
         self.locals.push(CelValue::Null);
-        let found = match of.kind {
-            LoopKind::All => self.eval_quantifier(of, &items, false),
-            LoopKind::Exists => self.eval_quantifier(of, &items, true),
-            LoopKind::ExistsOne => self.eval_exists_one(of, &items),
-            LoopKind::List => self.eval_list_loop(of, &items),
+        let result = match loop_node.kind {
+            LoopKind::All => self.eval_quantifier(loop_node, &items, false),
+            LoopKind::Exists => self.eval_quantifier(loop_node, &items, true),
+            LoopKind::ExistsOne => self.eval_exists_one(loop_node, &items),
+            LoopKind::List => self.eval_list_loop(loop_node, &items),
         };
-        self.locals.truncate(of.local_index);
-        found
+        self.locals.truncate(loop_node.local_index);
+        result
     }
 
-    fn begin_iteration(&mut self, of: &Loop, item: CelValue<'a>) -> Result<(), ExpressionError> {
+    fn begin_iteration(&mut self, loop_node: &Loop, item: CelValue<'a>) -> Result<(), ExpressionError> {
         self.meter.charge_step()?;
-        self.locals.truncate(of.local_index);
+        self.locals.truncate(loop_node.local_index);
         self.locals.push(item);
         Ok(())
     }
@@ -250,47 +250,47 @@ impl<'a> Evaluator<'a, '_> {
     /// Combines the predicate's results for all elements as `||` or `&&` would.
     fn eval_quantifier(
         &mut self,
-        of: &'a Loop,
+        loop_node: &'a Loop,
         items: &LoopItems<'a>,
         decides: bool,
     ) -> Result<CelValue<'a>, ExpressionError> {
         let sign = if decides { "exists" } else { "all" };
-        let mut answer = Ok(CelValue::Bool(!decides));
+        let mut result = Ok(CelValue::Bool(!decides));
         for at in 0.. {
             let Some(item) = items.item_at(at) else { break };
-            self.begin_iteration(of, item)?;
-            match self.eval_bool(&of.body, sign) {
+            self.begin_iteration(loop_node, item)?;
+            match self.eval_bool(&loop_node.body, sign) {
                 Ok(yes) if yes == decides => return Ok(CelValue::Bool(decides)),
                 Ok(_) => {}
                 Err(ExpressionError::BudgetExceeded) => return Err(ExpressionError::BudgetExceeded),
-                Err(fault) => answer = answer.and(Err(fault)),
+                Err(error) => result = result.and(Err(error)),
             }
         }
-        answer
+        result
     }
 
-    fn eval_exists_one(&mut self, of: &'a Loop, items: &LoopItems<'a>) -> Result<CelValue<'a>, ExpressionError> {
+    fn eval_exists_one(&mut self, loop_node: &'a Loop, items: &LoopItems<'a>) -> Result<CelValue<'a>, ExpressionError> {
         let mut count = 0_usize;
         for at in 0.. {
             let Some(item) = items.item_at(at) else { break };
-            self.begin_iteration(of, item)?;
-            count += usize::from(self.eval_bool(&of.body, "exists_one")?);
+            self.begin_iteration(loop_node, item)?;
+            count += usize::from(self.eval_bool(&loop_node.body, "exists_one")?);
         }
         Ok(CelValue::Bool(count == 1))
     }
 
-    fn eval_list_loop(&mut self, of: &'a Loop, items: &LoopItems<'a>) -> Result<CelValue<'a>, ExpressionError> {
+    fn eval_list_loop(&mut self, loop_node: &'a Loop, items: &LoopItems<'a>) -> Result<CelValue<'a>, ExpressionError> {
         let mut list = Vec::new();
         for at in 0.. {
             let Some(item) = items.item_at(at) else { break };
-            self.begin_iteration(of, item)?;
-            let kept = match &of.filter {
-                Some(keep) => self.eval_bool(keep, "A filter")?,
+            self.begin_iteration(loop_node, item)?;
+            let passes = match &loop_node.filter {
+                Some(filter) => self.eval_bool(filter, "A filter")?,
                 None => true,
             };
-            if kept {
+            if passes {
                 self.meter.charge_bytes(SLOT_BYTES)?;
-                list.push(self.eval_node(&of.body)?);
+                list.push(self.eval_node(&loop_node.body)?);
             }
         }
         Ok(CelValue::from_items(list))
@@ -329,10 +329,10 @@ fn describe_node(node: &ExpressionNode) -> String {
     node.source_path().map_or_else(|| "This".to_owned(), |path| format!("`{path}`"))
 }
 
-fn missing_field(of: &ExpressionNode, key: &str) -> ExpressionError {
-    ExpressionError::failed(format!("{} has no `{key}`.", describe_node(of)))
+fn missing_field(operand: &ExpressionNode, key: &str) -> ExpressionError {
+    ExpressionError::failed(format!("{} has no `{key}`.", describe_node(operand)))
 }
 
-fn not_a_map(of: &ExpressionNode, value: &CelValue<'_>, key: &str) -> ExpressionError {
-    ExpressionError::failed(format!("{} is {} and has no `{key}`.", describe_node(of), value.kind_name()))
+fn not_a_map(operand: &ExpressionNode, value: &CelValue<'_>, key: &str) -> ExpressionError {
+    ExpressionError::failed(format!("{} is {} and has no `{key}`.", describe_node(operand), value.kind_name()))
 }

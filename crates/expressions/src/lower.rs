@@ -60,7 +60,9 @@ impl Lowering<'_> {
                 entries.collect::<Result<_, _>>().map(ExpressionNode::Map)
             }
             Expr::Comprehension(comprehension) => self.lower_comprehension(comprehension),
-            Expr::Struct(of) => Err(self.error_at_name(&of.type_name, "There are no messages here, only maps.")),
+            Expr::Struct(message) => {
+                Err(self.error_at_name(&message.type_name, "There are no messages here, only maps."))
+            }
             Expr::Unspecified => Err(ExpressionError::invalid("This is not an expression.")),
         };
         self.depth -= 1;
@@ -104,8 +106,8 @@ impl Lowering<'_> {
         match self.find_root(name) {
             Some(Root::Steps) => Err(self.error_at_name(name, "A step is named by its id, as in steps.fetch.output.")),
             Some(root) => Ok(self.record_root(root)),
-            None => match TYPES.iter().find(|known| **known == name) {
-                Some(known) => Ok(ExpressionNode::Literal(Literal::Type(known))),
+            None => match TYPES.iter().find(|type_name| **type_name == name) {
+                Some(type_name) => Ok(ExpressionNode::Literal(Literal::Type(type_name))),
                 None => Err(self
                     .error_at_name(name, format!("There is no {name}. There are input, event, steps, run and now."))),
             },
@@ -133,8 +135,8 @@ impl Lowering<'_> {
     }
 
     fn lower_select(&mut self, operand: &Expr, key: &str, test: bool) -> Result<ExpressionNode, ExpressionError> {
-        let of = self.lower_operand(operand, key)?;
-        Ok(if test { ExpressionNode::Has(of, key.into()) } else { ExpressionNode::Select(of, key.into()) })
+        let operand = self.lower_operand(operand, key)?;
+        Ok(if test { ExpressionNode::Has(operand, key.into()) } else { ExpressionNode::Select(operand, key.into()) })
     }
 
     fn lower_call(&mut self, call: &CallExpr) -> Result<ExpressionNode, ExpressionError> {
@@ -150,8 +152,8 @@ impl Lowering<'_> {
             }
         }
         match (call.func_name.as_str(), call.args.as_slice()) {
-            (operators::LOGICAL_NOT, [of]) => Ok(ExpressionNode::Not(self.lower_boxed(of)?)),
-            (operators::NEGATE, [of]) => Ok(ExpressionNode::Negate(self.lower_boxed(of)?)),
+            (operators::LOGICAL_NOT, [operand]) => Ok(ExpressionNode::Not(self.lower_boxed(operand)?)),
+            (operators::NEGATE, [operand]) => Ok(ExpressionNode::Negate(self.lower_boxed(operand)?)),
             (operators::CONDITIONAL, [when, then, otherwise]) => {
                 let parts =
                     [self.lower_node(&when.expr)?, self.lower_node(&then.expr)?, self.lower_node(&otherwise.expr)?];
@@ -165,13 +167,13 @@ impl Lowering<'_> {
         Ok(Box::new([self.lower_node(&one.expr)?, self.lower_node(&two.expr)?]))
     }
 
-    fn lower_index(&mut self, of: &IdedExpr, key: &IdedExpr) -> Result<ExpressionNode, ExpressionError> {
+    fn lower_index(&mut self, operand: &IdedExpr, key: &IdedExpr) -> Result<ExpressionNode, ExpressionError> {
         match &key.expr {
             Expr::Literal(LiteralValue::String(text)) => {
-                let of = self.lower_operand(&of.expr, text.inner())?;
-                Ok(ExpressionNode::Index(Box::new([*of, self.lower_node(&key.expr)?])))
+                let operand = self.lower_operand(&operand.expr, text.inner())?;
+                Ok(ExpressionNode::Index(Box::new([*operand, self.lower_node(&key.expr)?])))
             }
-            _ => Ok(ExpressionNode::Index(self.lower_pair(of, key)?)),
+            _ => Ok(ExpressionNode::Index(self.lower_pair(operand, key)?)),
         }
     }
 
@@ -202,42 +204,50 @@ impl Lowering<'_> {
         if self.patterns > PATTERNS_MAX {
             return Err(self.error_at_name("matches", format!("An expression has at most {PATTERNS_MAX} patterns.")));
         }
-        let places = pattern::count_positions(pattern).map_err(|detail| self.error_at_name("matches", detail))?;
+        let positions = pattern::count_positions(pattern).map_err(|detail| self.error_at_name("matches", detail))?;
         let too_large =
             || self.error_at_name("matches", "The pattern is too large once its repetitions are written out.");
-        if places > PATTERN_POSITIONS_MAX {
+        if positions > PATTERN_POSITIONS_MAX {
             return Err(too_large());
         }
         let mut builder = RegexBuilder::new(&pattern::as_ascii(pattern));
         let regex = builder.size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_CACHE_BYTES).build();
-        Ok(CompiledPattern { regex: regex.map_err(|_| too_large())?, cost_per_byte: 1 + places / POSITIONS_PER_BYTE })
+        Ok(CompiledPattern {
+            regex: regex.map_err(|_| too_large())?,
+            cost_per_byte: 1 + positions / POSITIONS_PER_BYTE,
+        })
     }
 
     /// Recognizes the macros by the initial value of their accumulator.
-    fn lower_comprehension(&mut self, of: &ComprehensionExpr) -> Result<ExpressionNode, ExpressionError> {
+    fn lower_comprehension(&mut self, comprehension: &ComprehensionExpr) -> Result<ExpressionNode, ExpressionError> {
         let unknown = || ExpressionError::invalid("There is no such macro.");
-        let Expr::Call(step) = &of.loop_step.expr else { return Err(unknown()) };
-        let (kind, keep, make) = match (&of.accu_init.expr, step.func_name.as_str(), step.args.as_slice()) {
-            (Expr::Literal(LiteralValue::Boolean(_)), operators::LOGICAL_AND, [_, ask]) => (LoopKind::All, None, ask),
-            (Expr::Literal(LiteralValue::Boolean(_)), operators::LOGICAL_OR, [_, ask]) => (LoopKind::Exists, None, ask),
-            (Expr::Literal(LiteralValue::Int(_)), operators::CONDITIONAL, [ask, _, _]) => {
-                (LoopKind::ExistsOne, None, ask)
+        let Expr::Call(step) = &comprehension.loop_step.expr else { return Err(unknown()) };
+        let (kind, filter, body) = match (&comprehension.accu_init.expr, step.func_name.as_str(), step.args.as_slice())
+        {
+            (Expr::Literal(LiteralValue::Boolean(_)), operators::LOGICAL_AND, [_, predicate]) => {
+                (LoopKind::All, None, predicate)
             }
-            (Expr::List(_), operators::CONDITIONAL, [keep, step, _]) => {
-                (LoopKind::List, Some(keep), find_pushed_element(&step.expr).ok_or_else(unknown)?)
+            (Expr::Literal(LiteralValue::Boolean(_)), operators::LOGICAL_OR, [_, predicate]) => {
+                (LoopKind::Exists, None, predicate)
+            }
+            (Expr::Literal(LiteralValue::Int(_)), operators::CONDITIONAL, [predicate, _, _]) => {
+                (LoopKind::ExistsOne, None, predicate)
+            }
+            (Expr::List(_), operators::CONDITIONAL, [filter, step, _]) => {
+                (LoopKind::List, Some(filter), find_pushed_element(&step.expr).ok_or_else(unknown)?)
             }
             (Expr::List(_), operators::ADD, _) => {
-                (LoopKind::List, None, find_pushed_element(&of.loop_step.expr).ok_or_else(unknown)?)
+                (LoopKind::List, None, find_pushed_element(&comprehension.loop_step.expr).ok_or_else(unknown)?)
             }
             _ => return Err(unknown()),
         };
-        let over = self.lower_node(&of.iter_range.expr)?;
-        let local = self.locals.len();
-        self.locals.push(of.iter_var.clone());
-        let keep = keep.map(|keep| self.lower_node(&keep.expr)).transpose()?;
-        let make = self.lower_node(&make.expr)?;
-        self.locals.truncate(local);
-        Ok(ExpressionNode::Loop(Box::new(Loop { kind, range: over, local_index: local, filter: keep, body: make })))
+        let range = self.lower_node(&comprehension.iter_range.expr)?;
+        let local_index = self.locals.len();
+        self.locals.push(comprehension.iter_var.clone());
+        let filter = filter.map(|filter| self.lower_node(&filter.expr)).transpose()?;
+        let body = self.lower_node(&body.expr)?;
+        self.locals.truncate(local_index);
+        Ok(ExpressionNode::Loop(Box::new(Loop { kind, range, local_index, filter, body })))
     }
 }
 

@@ -129,13 +129,13 @@ impl ExpressionNode {
         match self {
             ExpressionNode::Root(root) => Some(root.name().to_owned()),
             ExpressionNode::Local(_, name) => Some(name.to_string()),
-            ExpressionNode::Select(of, key) => Some(format!("{}.{key}", of.source_path()?)),
+            ExpressionNode::Select(operand, key) => Some(format!("{}.{key}", operand.source_path()?)),
             ExpressionNode::Index(pair) => {
-                let of = pair[0].source_path()?;
+                let operand = pair[0].source_path()?;
                 Some(match &pair[1] {
-                    ExpressionNode::Literal(Literal::Text(key)) => format!("{of}[{key:?}]"),
-                    ExpressionNode::Literal(Literal::Int(index)) => format!("{of}[{index}]"),
-                    _ => format!("{of}[…]"),
+                    ExpressionNode::Literal(Literal::Text(key)) => format!("{operand}[{key:?}]"),
+                    ExpressionNode::Literal(Literal::Int(index)) => format!("{operand}[{index}]"),
+                    _ => format!("{operand}[…]"),
                 })
             }
             _ => None,

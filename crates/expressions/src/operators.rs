@@ -286,9 +286,9 @@ fn element_at<'a>(list: &CelValue<'a>, at: usize) -> Option<CelValue<'a>> {
     }
 }
 
-/// `of[key]`.
-pub fn find_element<'a>(of: &CelValue<'a>, key: &CelValue<'a>) -> Option<CelValue<'a>> {
-    match of {
+/// `container[key]`.
+pub fn find_element<'a>(container: &CelValue<'a>, key: &CelValue<'a>) -> Option<CelValue<'a>> {
+    match container {
         CelValue::Json(Value::Object(entries)) => match key {
             CelValue::Text(text) => entries.get(&**text).map(CelValue::from_json),
             _ => None,

@@ -23,8 +23,8 @@ pub fn parse_expression(source: &str) -> Result<Expression, ExpressionError> {
         // The first error with a position; later ones follow from it.
         let first = errors.errors.into_iter().find(|error| error.pos.0 > 0);
         let Some(error) = first else { return ExpressionError::invalid("This is not an expression.") };
-        let place = (u32::try_from(error.pos.0).unwrap_or(1), u32::try_from(error.pos.1).unwrap_or(1));
-        ExpressionError::Invalid { detail: to_sentence(&error.msg), at: Some(place) }
+        let position = (u32::try_from(error.pos.0).unwrap_or(1), u32::try_from(error.pos.1).unwrap_or(1));
+        ExpressionError::Invalid { detail: to_sentence(&error.msg), at: Some(position) }
     })?;
     lower::lower_expression(source, &parsed.expr)
 }

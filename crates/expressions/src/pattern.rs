@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn repetitions_are_written_out() {
-        for (pattern, places) in [
+        for (pattern, positions) in [
             ("abc", 3),
             ("a*b+c?", 3),
             ("a{10}", 10),
@@ -96,7 +96,7 @@ mod tests {
             ("^$", 2),
             ("(a{1000}){1000}", 1_000_000),
         ] {
-            assert_eq!(super::count_positions(pattern), Ok(places), "{pattern}");
+            assert_eq!(super::count_positions(pattern), Ok(positions), "{pattern}");
         }
         for pattern in ["(", "(?=a)", "[b-a]", "a{2,1}", r"\", r"(a)\1", &"(".repeat(100), &"a".repeat(257)] {
             assert!(super::count_positions(pattern).is_err(), "{pattern}");

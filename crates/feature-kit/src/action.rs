@@ -30,11 +30,11 @@ pub enum ActionEffect {
     Transaction(TransactionFn),
     /// A query, before the transaction that saves the step's outcome, which could not wait for it.
     Lookup(Lookup),
-    /// A request to elsewhere.
+    /// An outbound HTTP request.
     Http,
-    /// Nothing, until a moment.
+    /// A wait until a given time.
     Wait,
-    /// Nothing, until a person decides.
+    /// A wait until a person decides.
     Approval,
 }
 

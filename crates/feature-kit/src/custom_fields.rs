@@ -54,11 +54,11 @@ pub fn merge_patch(target: &mut Map<String, Value>, patch: Map<String, Value>) {
     for (name, value) in patch {
         match (value, target.get_mut(&name)) {
             (Value::Null, _) => drop(target.remove(&name)),
-            (Value::Object(inner), Some(Value::Object(kept))) => merge_patch(kept, inner),
+            (Value::Object(inner), Some(Value::Object(existing))) => merge_patch(existing, inner),
             (Value::Object(inner), _) => {
-                let mut made = Map::new();
-                merge_patch(&mut made, inner);
-                target.insert(name, Value::Object(made));
+                let mut created = Map::new();
+                merge_patch(&mut created, inner);
+                target.insert(name, Value::Object(created));
             }
             (value, _) => drop(target.insert(name, value)),
         }

@@ -10,7 +10,7 @@ use crate::feature::{EventFamily, Registry};
 use crate::subscription::{EVERYTHING, matching_patterns};
 
 impl Registry {
-    /// The kinds, by family. They are described when they are first asked for.
+    /// The kinds, by family. They are described on first use.
     pub fn event_kinds(&self) -> Result<&[EventKindDescription]> {
         if let Some(kinds) = self.event_kinds.get() {
             return Ok(kinds);
@@ -35,8 +35,8 @@ impl Registry {
     /// The kinds that any of these patterns matches; those that tenants name themselves are `custom.*`, or as they are named.
     pub fn matching_kinds(&self, patterns: &[String]) -> Result<Vec<String>> {
         let matches = |name: &str| matching_patterns(name).iter().any(|pattern| patterns.contains(pattern));
-        let known = self.event_kinds()?.iter().map(|kind| kind.name).filter(|name| matches(name)).map(str::to_owned);
-        Ok(known.chain(patterns.iter().filter(|pattern| is_custom_kind(pattern)).cloned()).collect())
+        let declared = self.event_kinds()?.iter().map(|kind| kind.name).filter(|name| matches(name)).map(str::to_owned);
+        Ok(declared.chain(patterns.iter().filter(|pattern| is_custom_kind(pattern)).cloned()).collect())
     }
 
     /// Every pattern that [`Registry::can_subscribe`] accepts, but those that tenants name themselves.
@@ -58,8 +58,8 @@ impl Registry {
     pub fn scopes_needed<'a>(&self, patterns: impl IntoIterator<Item = &'a str>) -> Result<Scopes> {
         let mut words = Vec::new();
         for pattern in patterns {
-            let is_meant = |known: &&EventFamily| pattern == EVERYTHING || known.name == family_of(pattern);
-            words.extend(self.event_families.iter().filter(is_meant).map(|family| family.scope.name()));
+            let is_included = |family: &&EventFamily| pattern == EVERYTHING || family.name == family_of(pattern);
+            words.extend(self.event_families.iter().filter(is_included).map(|family| family.scope.name()));
         }
         Scopes::parse(words).map_err(Error::internal)
     }

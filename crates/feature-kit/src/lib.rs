@@ -1,8 +1,8 @@
 //! What a feature of Tenant Control declares of itself ([`Feature`]), and what features share: parts of records, the words of
-//! `q`, what can be subscribed to, headers of requests to elsewhere.
+//! `q`, event subscriptions, headers of outbound requests.
 //!
 //! Features depend on this crate and on the kernel; neither knows any feature. The product installs the list of its features
-//! once, at the start ([`install`]), and whatever concerns all of them is asked of the [`Registry`].
+//! once, at the start ([`install`]). The [`Registry`] holds what all of them declare.
 
 mod action;
 mod custom_event;
@@ -23,12 +23,11 @@ pub use feature::{EventFamily, Feature, Registry, install, registry};
 pub use target_url::parse_target_url;
 pub use terms::{IdOrNone, NO_ID, Q_CHARS_MAX, Q_WORDS_MAX, parse_q, split_words, word_set};
 
-/// What null means for a field that has a value without it.
+/// How a body treats null in a field with a default. `IsLeftOut` (create): null is refused unless the field is nullable.
+/// `Clears` (patch): null restores the default.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NullField {
-    /// In a new record: only where null is a value.
     IsLeftOut,
-    /// In a merge patch: back to the default.
     Clears,
 }
 

@@ -56,16 +56,16 @@ pub fn is_header_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_token)
 }
 
-/// The given headers, with the stored value wherever the mask is given. `stays` says whether scheme, host and port are those
-/// the stored values were given for; if not, the mask is refused. `pointer` is the JSON pointer of the headers.
+/// The given headers, with the stored value wherever the mask is given. `same_target` says whether scheme, host and port are
+/// those the stored values were given for; if not, the mask is refused. `pointer` is the JSON pointer of the headers.
 pub fn merge_headers(
-    kept: &BTreeMap<String, String>,
-    stays: bool,
+    stored: &BTreeMap<String, String>,
+    same_target: bool,
     given: BTreeMap<String, String>,
     pointer: &str,
 ) -> Result<BTreeMap<String, String>, Vec<FieldError>> {
     let mut errors = Vec::new();
-    let mut wrong = |name: &str, code: &'static str, detail: String| {
+    let mut report_error = |name: &str, code: &'static str, detail: String| {
         let pointer = format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
         errors.push(FieldError { pointer, code, detail });
     };
@@ -75,14 +75,14 @@ pub fn merge_headers(
             merged.insert(name, value);
             continue;
         }
-        match kept.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
-            Some((_, stored)) if stays => drop(merged.insert(name, stored.clone())),
-            Some(_) => wrong(
+        match stored.iter().find(|(stored_name, _)| stored_name.eq_ignore_ascii_case(&name)) {
+            Some((_, stored_value)) if same_target => drop(merged.insert(name, stored_value.clone())),
+            Some(_) => report_error(
                 &name,
                 "url_moved",
                 format!("{MASK} keeps a stored value only for the same scheme, host and port; give the value again"),
             ),
-            None => wrong(
+            None => report_error(
                 &name,
                 "nothing_to_keep",
                 format!("{MASK} keeps a stored value, and there is none for this header"),

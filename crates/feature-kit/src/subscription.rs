@@ -1,4 +1,4 @@
-//! Which events an endpoint or a workflow wants: a list of kinds, of `<family>.*`, or `*`.
+//! Which events an endpoint or a workflow subscribes to: a list of kinds, of `<family>.*`, or `*`.
 
 use kernel::auth::Rights;
 use kernel::base::Result;
@@ -27,7 +27,7 @@ pub fn matching_patterns(kind: &str) -> [String; 3] {
     [kind.to_owned(), format!("{}.*", family_of(kind)), everything.to_owned()]
 }
 
-/// What `events` of an endpoint can be, and `types` of a workflow.
+/// The schema of `events` of an endpoint and of `types` of a workflow.
 pub fn patterns_schema() -> Schema {
     let words = registry().event_patterns().unwrap_or_default();
     let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words));
@@ -47,7 +47,7 @@ pub fn patterns_schema() -> Schema {
 pub fn parse_patterns(field: &mut BodyField<'_>) -> Option<Vec<String>> {
     let patterns = field.read_list(PATTERNS_MAX, |item| {
         item.read_parsed("unknown_event", |word| {
-            let is_known = registry().can_subscribe(word).is_ok_and(|known| known);
+            let is_known = registry().can_subscribe(word).is_ok_and(|accepted| accepted);
             if is_known { Ok(word.to_owned()) } else { Err(unknown_event(word)) }
         })
     })?;
@@ -59,8 +59,8 @@ pub fn parse_patterns(field: &mut BodyField<'_>) -> Option<Vec<String>> {
 
 fn unknown_event(word: &str) -> String {
     let word: String = word.chars().take(60).collect();
-    let known = registry().event_patterns().unwrap_or_default().join(", ");
-    format!("{word:?} is not a kind of event; known are {known}")
+    let patterns = registry().event_patterns().unwrap_or_default().join(", ");
+    format!("{word:?} is not a kind of event; known are {patterns}")
 }
 
 /// A subscriber is sent only what its owner may read.

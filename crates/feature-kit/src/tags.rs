@@ -20,12 +20,12 @@ pub fn parse_key(field: &mut BodyField<'_>, noun: &str) -> Option<String> {
     })
 }
 
-/// Each value once, where it first stands.
+/// Removes repeated values; the first of each stays.
 pub fn remove_duplicates<T: PartialEq>(values: Vec<T>) -> Vec<T> {
-    values.into_iter().fold(Vec::new(), |mut kept, value| {
-        if !kept.contains(&value) {
-            kept.push(value);
+    values.into_iter().fold(Vec::new(), |mut unique, value| {
+        if !unique.contains(&value) {
+            unique.push(value);
         }
-        kept
+        unique
     })
 }

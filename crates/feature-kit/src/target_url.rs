@@ -1,4 +1,4 @@
-//! The URL of a request to elsewhere, in a body.
+//! Parses the URL of an outbound request in a body.
 
 use kernel::http::BodyField;
 use kernel::outbound::{BadTarget, Target};

@@ -1,4 +1,4 @@
-//! What filters of lists are made of: the words of `q`, and ids of which there may be none.
+//! Terms of list filters: the words of `q`, and ids that may be `none`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,11 +32,11 @@ pub fn split_words(text: &str) -> impl Iterator<Item = String> {
     parts.map(move |word| word.chars().flat_map(lower).collect())
 }
 
-/// An id, or that there is none: tickets that are assigned to nobody can be listed too.
+/// An id, or `none`: tickets that are assigned to nobody can be listed, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdOrNone<I>(pub Option<I>);
 
-/// What a filter says for records that refer to nothing.
+/// The filter value for records without such a reference.
 pub const NO_ID: &str = "none";
 
 impl<I: RecordId> IdOrNone<I> {

@@ -2,7 +2,7 @@
 //! trail.
 //!
 //! The kernel knows no feature. Dependencies inside point down only:
-//! `startup jobs → auth http outbound → events audit → store → base`.
+//! `jobs startup → http → auth → audit events outbound → store → base`.
 
 pub mod audit;
 pub mod auth;
@@ -24,7 +24,7 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         auth::PEOPLE_STATEMENTS,
         auth::SESSION_STATEMENTS,
         auth::SIGNIN_LINK_STATEMENTS,
-        auth::STANDING_STATEMENTS,
+        auth::RIGHTS_STATEMENTS,
         events::STATEMENTS,
         events::follow::STATEMENTS,
         http::IDEMPOTENCY_STATEMENTS,

@@ -8,20 +8,20 @@ use crate::store::{Purpose, Store};
 crate::statements! {
     LIST_CHECKS = "SELECT name, value FROM secret_checks ORDER BY name";
     INSERT_CHECK = "INSERT INTO secret_checks (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
-    NOTE = "INSERT INTO service_notes (name, value, noted_at) VALUES ($1, $2, $3)
+    UPSERT_NOTE = "INSERT INTO service_notes (name, value, noted_at) VALUES ($1, $2, $3)
         ON CONFLICT (name) DO UPDATE SET value = $2, noted_at = $3";
-    NOTED = "SELECT value FROM service_notes WHERE name = $1";
-    FORGET = "DELETE FROM service_notes WHERE name = $1";
+    FIND_NOTE = "SELECT value FROM service_notes WHERE name = $1";
+    DELETE_NOTE = "DELETE FROM service_notes WHERE name = $1";
 }
 
 /// Loads the secrets of this node. They are created only while the database has no check values; if two nodes start at once
 /// with secrets of their own, one is refused.
 pub async fn load_secrets(store: &Store, source: &SecretsSource) -> Result<Secrets> {
     let db = store.system(Purpose::Startup);
-    let known: Vec<(String, Vec<u8>)> = db.list(LIST_CHECKS, crate::args![]).await?;
+    let stored: Vec<(String, Vec<u8>)> = db.list(LIST_CHECKS, crate::args![]).await?;
     let secrets = match source.load_secrets()? {
         Some(secrets) => secrets,
-        None if known.is_empty() => source.create_file(&store.env().random)?,
+        None if stored.is_empty() => source.create_file(&store.env().random)?,
         None => {
             let detail = "this database was set up with a secrets file that is not here; copy it from a node that runs, or from your backup";
             return Err(Error::internal(detail));
@@ -35,8 +35,8 @@ pub async fn load_secrets(store: &Store, source: &SecretsSource) -> Result<Secre
         Ok(())
     })
     .await?;
-    let known: Vec<(String, Vec<u8>)> = db.list(LIST_CHECKS, crate::args![]).await?;
-    match find_mismatch(&secrets, &known) {
+    let stored: Vec<(String, Vec<u8>)> = db.list(LIST_CHECKS, crate::args![]).await?;
+    match find_mismatch(&secrets, &stored) {
         None => Ok(secrets),
         Some(name) => {
             let detail = format!(
@@ -48,21 +48,21 @@ pub async fn load_secrets(store: &Store, source: &SecretsSource) -> Result<Secre
 }
 
 /// The name of the first secret whose check value differs from the database's.
-pub fn find_mismatch(secrets: &Secrets, known: &[(String, Vec<u8>)]) -> Option<String> {
+pub fn find_mismatch(secrets: &Secrets, stored: &[(String, Vec<u8>)]) -> Option<String> {
     let differs = |(name, value): &(String, Vec<u8>)| {
-        known.iter().any(|(known, check)| known == name && !constant_time_eq(check, value))
+        stored.iter().any(|(stored_name, check)| stored_name == name && !constant_time_eq(check, value))
     };
     secrets.check_values().into_iter().find(differs).map(|(name, _)| name)
 }
 
 /// Whether this node could start, without changing anything: for `doctor`.
 pub async fn check_secrets(store: &Store, source: &SecretsSource) -> Result<()> {
-    let known: Vec<(String, Vec<u8>)> = store.system(Purpose::Startup).list(LIST_CHECKS, crate::args![]).await?;
+    let stored: Vec<(String, Vec<u8>)> = store.system(Purpose::Startup).list(LIST_CHECKS, crate::args![]).await?;
     let Some(secrets) = source.load_secrets()? else {
         let missing = Error::internal("the secrets file does not exist");
-        return if known.is_empty() { Ok(()) } else { Err(missing) };
+        return if stored.is_empty() { Ok(()) } else { Err(missing) };
     };
-    find_mismatch(&secrets, &known)
+    find_mismatch(&secrets, &stored)
         .map_or(Ok(()), |name| Err(Error::internal(format!("{name} differs from the database's"))))
 }
 
@@ -77,17 +77,17 @@ pub async fn save_base_url(store: &Store, base_url: &BaseUrl) -> Result<()> {
     }
     let (url, now) = (base_url.as_str().to_owned(), store.env().now());
     let db = store.system(Purpose::Startup);
-    db.write(async move |tx| tx.exec(NOTE, crate::args![BASE_URL_NAME, url, now]).await).await.map(drop)
+    db.write(async move |tx| tx.exec(UPSERT_NOTE, crate::args![BASE_URL_NAME, url, now]).await).await.map(drop)
 }
 
 /// The base URL of the server that was started last on this store; none if no server was started yet.
 pub async fn find_base_url(store: &Store) -> Result<Option<BaseUrl>> {
-    let noted: Option<String> = store.system(Purpose::Startup).find(NOTED, crate::args![BASE_URL_NAME]).await?;
-    noted.map(|url| BaseUrl::parse(&url)).transpose()
+    let stored: Option<String> = store.system(Purpose::Startup).find(FIND_NOTE, crate::args![BASE_URL_NAME]).await?;
+    stored.map(|url| BaseUrl::parse(&url)).transpose()
 }
 
 /// Deletes the saved base URL: a copy of a store may be served under another one.
 pub async fn delete_base_url(store: &Store) -> Result<()> {
     let db = store.system(Purpose::Startup);
-    db.write(async move |tx| tx.exec(FORGET, crate::args![BASE_URL_NAME]).await).await.map(drop)
+    db.write(async move |tx| tx.exec(DELETE_NOTE, crate::args![BASE_URL_NAME]).await).await.map(drop)
 }

@@ -358,20 +358,20 @@ mod tests {
     #[test]
     fn a_token_is_cut_when_it_is_asked_for() {
         let text = "one, two\u{301} three".repeat(1_000);
-        let mut some = TextTokens::new(&text);
-        assert_eq!(some.next().unwrap().text, "one");
-        assert_eq!(some.at, "one".len());
-        assert_eq!(&text[5..some.next().unwrap().end], "two\u{301}");
-        let mut none = TextTokens::new(" - ");
-        assert_eq!((none.next(), none.next()), (None, None));
+        let mut tokens = TextTokens::new(&text);
+        assert_eq!(tokens.next().unwrap().text, "one");
+        assert_eq!(tokens.at, "one".len());
+        assert_eq!(&text[5..tokens.next().unwrap().end], "two\u{301}");
+        let mut no_tokens = TextTokens::new(" - ");
+        assert_eq!((no_tokens.next(), no_tokens.next()), (None, None));
     }
 
     /// The fast path for ASCII must give the same tokens.
     #[test]
     fn plain_text_is_cut_as_all_else() {
-        let mut chance = TestRandom::new(5);
+        let mut random = TestRandom::new(5);
         for _ in 0..10_000 {
-            let text = chance
+            let text = random
                 .random_text(&["a", "B", "9", " ", "-", "é", "e\u{301}", "½", "東", "\u{ad}", "x\u{200d}", "ß"], 12);
             let mut cutter = TokenCutter::default();
             for (start, c) in text.char_indices() {
@@ -386,8 +386,8 @@ mod tests {
     #[test]
     fn a_token_knows_where_it_stood() {
         let text = "«Cafe\u{301}» ﬁn";
-        let places: Vec<&str> = tokenize_text(text).iter().map(|token| &text[token.start..token.end]).collect();
-        assert_eq!(places, ["Cafe\u{301}", "ﬁn"]);
+        let slices: Vec<&str> = tokenize_text(text).iter().map(|token| &text[token.start..token.end]).collect();
+        assert_eq!(slices, ["Cafe\u{301}", "ﬁn"]);
     }
 
     #[test]
@@ -431,15 +431,15 @@ mod tests {
 
     #[test]
     fn any_text_folds_once_and_its_tokens_lie_within_it() {
-        let mut chance = TestRandom::new(1);
+        let mut random = TestRandom::new(1);
         for _ in 0..5_000 {
-            let text = chance.random_text(&PIECES, 30);
+            let text = random.random_text(&PIECES, 30);
             let folded = fold_text(&text);
             assert_eq!(fold_text(&folded), folded, "{text:?}");
             assert_eq!(token_texts(&folded), token_texts(&text), "{text:?}");
             for token in tokenize_text(&text) {
-                let place = &text[token.start..token.end];
-                let (first, folded) = (place.chars().next().unwrap(), fold_text(place));
+                let slice = &text[token.start..token.end];
+                let (first, folded) = (slice.chars().next().unwrap(), fold_text(slice));
                 // A character that stands for several words folds to the first of them, or to a bracket before it.
                 let is_several = fold_text(&first.to_string()).chars().count() > 1;
                 assert!(folded.starts_with(&token.text) || is_several && folded.contains(&token.text), "{text:?}");

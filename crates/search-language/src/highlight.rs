@@ -46,13 +46,13 @@ fn find_words(text: &str, mut matching: impl FnMut(&str) -> usize, chars_max: us
 }
 
 /// Adds the range of a token. Tokens of one character share a range.
-fn add_span(words: &mut Vec<WordSpan>, place: Range<usize>) {
-    match words.last_mut().filter(|word| place.start < word.range.end) {
+fn add_span(words: &mut Vec<WordSpan>, range: Range<usize>) {
+    match words.last_mut().filter(|word| range.start < word.range.end) {
         Some(word) => {
-            word.range.end = word.range.end.max(place.end);
+            word.range.end = word.range.end.max(range.end);
             word.tokens += 1;
         }
-        None => words.push(WordSpan { range: place, tokens: 1, is_match: false }),
+        None => words.push(WordSpan { range, tokens: 1, is_match: false }),
     }
 }
 
@@ -93,25 +93,25 @@ fn choose_range(text: &str, words: &[WordSpan], first: usize, chars_max: usize) 
     left += left_before;
     let matched = end;
     let ends = from_first.iter().map(|word| word.range.end).chain([text.len()]);
-    grow_after(text, &mut end, &mut left, ends.filter(|place| *place > matched));
+    grow_after(text, &mut end, &mut left, ends.filter(|offset| *offset > matched));
     let reached = start;
-    grow_before(text, &mut start, &mut left, starts().filter(|place| *place < reached));
+    grow_before(text, &mut start, &mut left, starts().filter(|offset| *offset < reached));
     start..end
 }
 
 /// Moves the end to the last of the ascending offsets that the remaining characters reach.
-fn grow_after(text: &str, end: &mut usize, left: &mut usize, places: impl Iterator<Item = usize>) {
-    for place in places {
-        let Some(remains) = left_after(text, *end..place, *left) else { return };
-        (*end, *left) = (place, remains);
+fn grow_after(text: &str, end: &mut usize, left: &mut usize, offsets: impl Iterator<Item = usize>) {
+    for offset in offsets {
+        let Some(remains) = left_after(text, *end..offset, *left) else { return };
+        (*end, *left) = (offset, remains);
     }
 }
 
 /// Moves the start towards the beginning in the same way.
-fn grow_before(text: &str, start: &mut usize, left: &mut usize, places: impl Iterator<Item = usize>) {
-    for place in places {
-        let Some(remains) = left_after(text, place..*start, *left) else { return };
-        (*start, *left) = (place, remains);
+fn grow_before(text: &str, start: &mut usize, left: &mut usize, offsets: impl Iterator<Item = usize>) {
+    for offset in offsets {
+        let Some(remains) = left_after(text, offset..*start, *left) else { return };
+        (*start, *left) = (offset, remains);
     }
 }
 
@@ -141,12 +141,12 @@ fn render_html(text: &str, words: &[WordSpan], piece: Range<usize>) -> String {
         html.push('…');
     }
     let mut at = piece.start;
-    for place in marked_ranges(words, &piece) {
-        push_escaped(&mut html, text.get(at..place.start).unwrap_or_default());
+    for range in marked_ranges(words, &piece) {
+        push_escaped(&mut html, text.get(at..range.start).unwrap_or_default());
         html.push_str("<em>");
-        push_escaped(&mut html, text.get(place.clone()).unwrap_or_default());
+        push_escaped(&mut html, text.get(range.clone()).unwrap_or_default());
         html.push_str("</em>");
-        at = place.end;
+        at = range.end;
     }
     push_escaped(&mut html, text.get(at..piece.end).unwrap_or_default());
     if piece.end < text.len() {
@@ -157,18 +157,18 @@ fn render_html(text: &str, words: &[WordSpan], piece: Range<usize>) -> String {
 
 /// The ranges to mark within a piece. Adjacent words, as in Chinese and Japanese, are marked together.
 fn marked_ranges(words: &[WordSpan], piece: &Range<usize>) -> Vec<Range<usize>> {
-    let mut places: Vec<Range<usize>> = Vec::new();
+    let mut ranges: Vec<Range<usize>> = Vec::new();
     for word in words.iter().filter(|word| word.is_match) {
-        let place = word.range.start.max(piece.start)..word.range.end.min(piece.end);
-        if place.is_empty() {
+        let range = word.range.start.max(piece.start)..word.range.end.min(piece.end);
+        if range.is_empty() {
             continue;
         }
-        match places.last_mut().filter(|last| last.end == place.start) {
-            Some(last) => last.end = place.end,
-            None => places.push(place),
+        match ranges.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => ranges.push(range),
         }
     }
-    places
+    ranges
 }
 
 /// Appends escaped text. Control characters and line separators become spaces. Direction controls are dropped, because
@@ -232,10 +232,10 @@ mod tests {
 
     /// Matches words in a row.
     fn match_row(words: &[&str]) -> impl FnMut(&str) -> usize {
-        let mut read: Vec<String> = Vec::new();
+        let mut seen: Vec<String> = Vec::new();
         move |token| {
-            read.push(token.to_owned());
-            let last = &read[read.len().saturating_sub(words.len())..];
+            seen.push(token.to_owned());
+            let last = &seen[seen.len().saturating_sub(words.len())..];
             if last == words { words.len() } else { 0 }
         }
     }
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_text_is_read_no_further_than_it_is_shown() {
-        for (text, chars_max, asked) in [
+        for (text, chars_max, expected) in [
             (format!("hit {}", "miss ".repeat(10_000)), 20, 5),
             (format!("{}hit {}", "miss ".repeat(100), "miss ".repeat(10_000)), 20, 105),
             ("miss ".repeat(100), 20, 100),
@@ -322,13 +322,13 @@ mod tests {
                 is_hit(token)
             };
             assert_eq!(render_snippet(&text, match_each(is_match), chars_max), found_in_all(&text, chars_max, is_hit));
-            assert_eq!(count.get(), asked);
+            assert_eq!(count.get(), expected);
         }
     }
 
     #[test]
     fn a_row_is_looked_for_no_further_than_it_is_shown() {
-        for (text, chars_max, asked) in [
+        for (text, chars_max, expected) in [
             (format!("the mail, the vpn {}", "miss ".repeat(10_000)), 20, 7),
             (format!("the vpn {}", "miss ".repeat(10_000)), 3, 2),
         ] {
@@ -338,15 +338,15 @@ mod tests {
                 matching(token)
             };
             assert!(render_snippet(&text, counted, chars_max).is_some());
-            assert_eq!(count, asked);
+            assert_eq!(count, expected);
         }
     }
 
     #[test]
     fn what_is_not_read_changes_nothing() {
-        let mut chance = TestRandom::new(4);
+        let mut random = TestRandom::new(4);
         for _ in 0..20_000 {
-            let (text, chars_max) = (chance.random_text(&PIECES, 40), chance.draw_below(40));
+            let (text, chars_max) = (random.random_text(&PIECES, 40), random.draw_below(40));
             assert_eq!(
                 highlight_hits(&text, chars_max),
                 found_in_all(&text, chars_max, is_hit),
@@ -360,9 +360,9 @@ mod tests {
 
     #[test]
     fn any_text_gives_html_that_is_safe_and_balanced() {
-        let mut chance = TestRandom::new(3);
+        let mut random = TestRandom::new(3);
         for _ in 0..10_000 {
-            let (text, chars_max) = (chance.random_text(&PIECES, 40), chance.draw_below(60));
+            let (text, chars_max) = (random.random_text(&PIECES, 40), random.draw_below(60));
             match highlight_hits(&text, chars_max) {
                 Some(html) => assert_safe(&html, chars_max),
                 None => assert!(tokenize_text(&text).iter().all(|token| !token.text.starts_with("hit")), "{text:?}"),

@@ -262,9 +262,9 @@ mod tests {
 
     #[test]
     fn any_text_is_read_or_refused_at_a_place_within_it() {
-        let mut chance = TestRandom::new(2);
+        let mut random = TestRandom::new(2);
         for _ in 0..20_000 {
-            let q = chance.random_text(&PIECES, 20);
+            let q = random.random_text(&PIECES, 20);
             match parse(&q) {
                 Ok(query) => {
                     assert!(!query.must.is_empty(), "{q:?}");

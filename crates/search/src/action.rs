@@ -109,21 +109,21 @@ fn run_search_step<'t>(
         let tenant = db.tenant_id().ok_or_else(|| Error::internal("a search is one tenant's"))?;
         let filters = search.cursor_filters();
         let cursors = CursorSigner { app, tenant, path: PATH, filters: &filters };
-        let behind = search.cursor.as_deref().map(|cursor| cursors.open_as(cursor)).transpose()?;
+        let after = search.cursor.as_deref().map(|cursor| cursors.open_as(cursor)).transpose()?;
         let (query, types) = (search.query.clone(), search.types.clone());
-        let mut ask = SearchRequest { query, types, limit: search.limit, after: behind };
+        let mut request = SearchRequest { query, types, limit: search.limit, after };
         loop {
-            let (hits, next, whole) = answer_search(app, db, tenant, &rights.scopes, &ask).await?;
-            let next_cursor = next.map(|place| cursors.sign_position(&place.to_position())).transpose()?;
+            let (hits, next, totals) = answer_search(app, db, tenant, &rights.scopes, &request).await?;
+            let next_cursor = next.map(|position| cursors.sign_position(&position.to_position())).transpose()?;
             let output = json!({
                 "data": hits, "has_more": next_cursor.is_some(), "next_cursor": next_cursor,
-                "counts": whole.counts, "took_ms": whole.took_ms,
+                "counts": totals.counts, "took_ms": totals.took_ms,
             });
             // The hits left out here are on the next page.
-            if ask.limit == 1 || output.to_string().len() <= STEP_BYTES_MAX {
+            if request.limit == 1 || output.to_string().len() <= STEP_BYTES_MAX {
                 return Ok(output);
             }
-            ask.limit /= 2;
+            request.limit /= 2;
         }
     })
 }

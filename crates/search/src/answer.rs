@@ -46,26 +46,26 @@ pub async fn answer_search(
     db: &Db,
     tenant: TenantId,
     scopes: &Scopes,
-    ask: &SearchRequest,
+    request: &SearchRequest,
 ) -> Result<(Vec<SearchHit>, Option<ResultPosition>, SearchTotals)> {
     let began = Instant::now();
-    let asked = IndexQuery {
+    let index_query = IndexQuery {
         tenant,
-        kinds: visible_kinds(scopes).intersect_with(requested_kinds(ask.types.as_deref())),
-        query: ask.query.clone(),
-        limit: ask.limit,
-        after: ask.after,
+        kinds: visible_kinds(scopes).intersect_with(requested_kinds(request.types.as_deref())),
+        query: request.query.clone(),
+        limit: request.limit,
+        after: request.after,
     };
     let served: SearchService = app.settings.feature_settings();
-    let found = served.search(db, asked).await?.ok_or_else(query_too_broad)?;
-    let next = found.hits.last().filter(|_| found.has_more).map(|hit| hit.position);
-    let software = found.hits.iter().filter(|hit| hit.kind == DocumentKind::Software);
+    let results = served.search(db, index_query).await?.ok_or_else(query_too_broad)?;
+    let next = results.hits.last().filter(|_| results.has_more).map(|hit| hit.position);
+    let software = results.hits.iter().filter(|hit| hit.kind == DocumentKind::Software);
     let software: Vec<&str> = software.map(|hit| hit.id.as_str()).collect();
     let installed = store::count_installations(db, &software).await?;
     let base_url = app.settings.base_url.as_str();
-    let hits = found.hits.into_iter().map(|found| to_search_hit(base_url, found, &installed)).collect();
+    let hits = results.hits.into_iter().map(|hit| to_search_hit(base_url, hit, &installed)).collect();
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Ok((hits, next, SearchTotals { counts: SearchCounts::from_array(found.counts), took_ms }))
+    Ok((hits, next, SearchTotals { counts: SearchCounts::from_array(results.counts), took_ms }))
 }
 
 fn query_too_broad() -> Error {

@@ -7,7 +7,7 @@ use kernel::base::{Error, RandomSource, Result, Word};
 use kernel::store::Db;
 use kernel::store::changes::{self, ChangePosition};
 
-use super::documents::store::WalkPosition as Behind;
+use super::documents::store::WalkPosition;
 use super::documents::{self, DocumentKind, SearchDocument};
 use super::folder::IndexFolder;
 use super::index::ServingIndex;
@@ -48,43 +48,43 @@ impl IndexBuilder<'_> {
             self.served.mark_building();
         }
         let name = self.random.base62_text(NAME_LEN).to_lowercase();
-        let mut meanwhile = BuildProgress { old, updated_at: None, saved_at: Instant::now() };
-        let built = self.build_named(&name, &mut meanwhile).await;
-        close_updater(meanwhile.old).await;
+        let mut progress = BuildProgress { old, updated_at: None, saved_at: Instant::now() };
+        let built = self.build_named(&name, &mut progress).await;
+        close_updater(progress.old).await;
         if built.is_err() {
             self.discard_build(name).await;
         }
         built.map_err(UpdateError::Index)
     }
 
-    async fn build_named(&self, name: &str, meanwhile: &mut BuildProgress) -> Result<IndexUpdater> {
+    async fn build_named(&self, name: &str, progress: &mut BuildProgress) -> Result<IndexUpdater> {
         let began = Instant::now();
-        let place = changes::get_end_position(self.system).await?;
-        changes::insert_reader(self.system, name, place).await?;
-        let mut new = self.create_index(name, meanwhile.old.as_ref(), place).await?;
+        let position = changes::get_end_position(self.system).await?;
+        changes::insert_reader(self.system, name, position).await?;
+        let mut new = self.create_index(name, progress.old.as_ref(), position).await?;
         let mut count = 0;
         for kind in DocumentKind::ALL {
             let mut page = Some(self.read_page(*kind, None).await?);
-            while let Some((found, behind)) = page {
-                count += found.len();
+            while let Some((documents, after)) = page {
+                count += documents.len();
                 // The next page is read while this one is added.
                 let next = async {
-                    match behind {
-                        Some(behind) => self.read_page(*kind, Some(behind)).await.map(Some),
+                    match after {
+                        Some(after) => self.read_page(*kind, Some(after)).await.map(Some),
                         None => Ok(None),
                     }
                 };
-                let (writer, next) = tokio::join!(self.add_documents(new.writer, found), next);
+                let (writer, next) = tokio::join!(self.add_documents(new.writer, documents), next);
                 (new.writer, page) = (writer?, next?);
-                self.continue_build(meanwhile, &new, count).await?;
+                self.continue_build(progress, &new, count).await?;
             }
         }
-        close_updater(meanwhile.old.take()).await;
+        close_updater(progress.old.take()).await;
         let NewIndex { name, opened, mut writer, replaced, .. } = new;
         let (folder, current) = (self.folder.clone(), name.clone());
         let finish = move || {
             folder.check_free_space()?;
-            writer.commit_changes(place, place).map_err(Error::internal)?;
+            writer.commit_changes(position, position).map_err(Error::internal)?;
             writer.close();
             folder.set_current(&current)?;
             folder.save_progress(None)?;
@@ -100,18 +100,18 @@ impl IndexBuilder<'_> {
         tracing::info!(documents = count, seconds = began.elapsed().as_secs_f32(), "search index built");
         metrics::gauge!("search_build_documents").set(0.0);
         let serving = Arc::new(ServingIndex::new(opened)?);
-        Ok(IndexUpdater::new(self.folder.clone(), name, serving, place, place))
+        Ok(IndexUpdater::new(self.folder.clone(), name, serving, position, position))
     }
 
     /// Reads the next records. A busy or unavailable store is retried, because starting over would cost it more.
     async fn read_page(
         &self,
         kind: DocumentKind,
-        behind: Option<Behind>,
-    ) -> Result<(Vec<SearchDocument>, Option<Behind>)> {
+        after: Option<WalkPosition>,
+    ) -> Result<(Vec<SearchDocument>, Option<WalkPosition>)> {
         let mut tries = 1;
         loop {
-            match documents::store::walk_documents(self.system, kind, behind.clone(), WALK_ROWS).await {
+            match documents::store::walk_documents(self.system, kind, after.clone(), WALK_ROWS).await {
                 Err(error) if tries < TRIES_MAX => {
                     tracing::debug!(%error, "search index build is waiting for the store");
                     tries += 1;
@@ -122,9 +122,13 @@ impl IndexBuilder<'_> {
         }
     }
 
-    async fn add_documents(&self, mut writer: DocumentWriter, found: Vec<SearchDocument>) -> Result<DocumentWriter> {
+    async fn add_documents(
+        &self,
+        mut writer: DocumentWriter,
+        documents: Vec<SearchDocument>,
+    ) -> Result<DocumentWriter> {
         let add = move || {
-            for document in &found {
+            for document in &documents {
                 writer.add_document(document).map_err(Error::internal)?;
             }
             Ok(writer)
@@ -132,7 +136,7 @@ impl IndexBuilder<'_> {
         self.folder.run_job(add).await
     }
 
-    async fn create_index(&self, name: &str, old: Option<&IndexUpdater>, place: ChangePosition) -> Result<NewIndex> {
+    async fn create_index(&self, name: &str, old: Option<&IndexUpdater>, position: ChangePosition) -> Result<NewIndex> {
         // The job owns its data, because it continues if its caller is dropped.
         let (folder, name, old) = (self.folder.clone(), name.to_owned(), old.map(|old| old.name().to_owned()));
         let make = move || {
@@ -141,33 +145,33 @@ impl IndexBuilder<'_> {
             folder.save_progress(Some(0))?;
             let opened = writer::create_index(&folder.root.join(&name)).map_err(Error::internal)?;
             let writer = DocumentWriter::for_build(&opened).map_err(Error::internal)?;
-            Ok(NewIndex { name, opened, writer, position: place, replaced: replaced.into_iter().chain(old).collect() })
+            Ok(NewIndex { name, opened, writer, position, replaced: replaced.into_iter().chain(old).collect() })
         };
         self.folder.run_job(make).await
     }
 
     /// Does what is due during a build: updates the old index, and saves the progress of the new one.
-    async fn continue_build(&self, meanwhile: &mut BuildProgress, new: &NewIndex, count: usize) -> Result<()> {
+    async fn continue_build(&self, progress: &mut BuildProgress, new: &NewIndex, count: usize) -> Result<()> {
         metrics::gauge!("search_build_documents").set(to_gauge_value(count as u64));
         self.served.report_lag();
-        if let Some(old) = &mut meanwhile.old
-            && meanwhile.updated_at.is_none_or(|at| at.elapsed() >= COMMIT_EVERY)
+        if let Some(old) = &mut progress.old
+            && progress.updated_at.is_none_or(|at| at.elapsed() >= COMMIT_EVERY)
         {
             let began = Instant::now();
-            meanwhile.updated_at = Some(began);
+            progress.updated_at = Some(began);
             match old.apply_changes(self.system).await {
-                Ok(taken) if taken.is_caught_up => self.served.mark_serving(old.serving_index(), began),
+                Ok(applied) if applied.is_caught_up => self.served.mark_serving(old.serving_index(), began),
                 Ok(_) | Err(UpdateError::Store(_)) => {}
                 Err(UpdateError::Index(_)) => {
                     self.served.mark_building();
-                    close_updater(meanwhile.old.take()).await;
+                    close_updater(progress.old.take()).await;
                 }
             }
         }
-        if meanwhile.saved_at.elapsed() < SAVE_EVERY {
+        if progress.saved_at.elapsed() < SAVE_EVERY {
             return Ok(());
         }
-        meanwhile.saved_at = Instant::now();
+        progress.saved_at = Instant::now();
         tracing::info!(documents = count, "search index build in progress");
         if !changes::advance_reader(self.system, &new.name, new.position, new.position).await? {
             return Err(Error::internal("it was forgotten while it was being built"));

@@ -73,20 +73,20 @@ impl IndexFolder {
 
     /// Saves how many documents a new index has; `None` once the build has ended.
     pub fn save_progress(&self, documents: Option<usize>) -> Result<()> {
-        let noted = match documents {
+        let saved = match documents {
             Some(documents) => fs::write(self.root.join(PROGRESS_FILE), documents.to_string()),
             None => fs::remove_file(self.root.join(PROGRESS_FILE)).or_else(ignore_missing),
         };
-        noted.map_err(Error::internal)
+        saved.map_err(Error::internal)
     }
 
     /// Removes every other index, which is an unfinished or a replaced one, and returns their names.
-    pub fn remove_others(&self, kept: &[&str]) -> Result<Vec<String>> {
+    pub fn remove_others(&self, keep: &[&str]) -> Result<Vec<String>> {
         let mut removed = Vec::new();
         for entry in fs::read_dir(&self.root).map_err(Error::internal)? {
             let entry = entry.map_err(Error::internal)?;
             let is_folder = entry.file_type().map_err(Error::internal)?.is_dir();
-            if is_folder && !kept.iter().any(|kept| entry.file_name() == **kept) {
+            if is_folder && !keep.iter().any(|name| entry.file_name() == **name) {
                 fs::remove_dir_all(entry.path()).map_err(Error::internal)?;
                 removed.push(entry.file_name().to_string_lossy().into_owned());
             }
@@ -171,12 +171,12 @@ fn try_acquire(root: &Path) -> Result<Option<IndexFolder>> {
 /// Removes the numbered folders of servers that are gone. Running servers have theirs locked.
 fn remove_stale_folders(root: &Path) {
     for number in 2..=FOLDERS_MAX {
-        let left = numbered_folder(root, number);
-        if left.exists()
-            && let Ok(Some(folder)) = try_acquire(&left)
+        let stale = numbered_folder(root, number);
+        if stale.exists()
+            && let Ok(Some(folder)) = try_acquire(&stale)
             && let Err(error) = fs::remove_dir_all(&folder.root)
         {
-            tracing::warn!(folder = %left.display(), %error, "failed to remove an old search index");
+            tracing::warn!(folder = %stale.display(), %error, "failed to remove an old search index");
         }
     }
 }

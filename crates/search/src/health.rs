@@ -31,12 +31,12 @@ pub async fn check_index_health(root: &Path, system: &Db) -> Result<Result<Strin
         let by = if is_served { "the server builds it; if it does not, its log says why" } else { "`serve` builds it" };
         return Ok(Ok(format!("not made yet; {by}")));
     };
-    let (Ok(documents), Some(place)) =
+    let (Ok(documents), Some(position)) =
         (writer::count_documents(&root.join(&name)), changes::find_reader_position(system, &name).await?)
     else {
         return Ok(Ok("is of no use any more; `serve` builds it anew".to_owned()));
     };
-    let behind = changes::count_changes_after(system, place, BEHIND_MAX as i64 + 1).await?;
+    let behind = changes::count_changes_after(system, position, BEHIND_MAX as i64 + 1).await?;
     let is_silent = changes::find_reader_liveness(system, &name, SILENT_MAX_MS).await? == Some(false);
     if is_served && is_silent {
         return Ok(Err("the server cannot keep it up to date; its log says why".to_owned()));

@@ -30,7 +30,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 const STORE_BACKOFF_MAX: Duration = Duration::from_secs(2);
 /// A reader silent for so long is removed, and its node rebuilds the index when it returns. Until then all changes are kept
 /// for it.
-const FORGET_AFTER_MS: i64 = HOUR_MS;
+const READER_EXPIRY_MS: i64 = HOUR_MS;
 /// How often the feed is cleaned, how many rows one transaction removes, and how many transactions one cleaning has.
 const CLEAN_EVERY: Duration = Duration::from_secs(5);
 const CLEAN_ROWS: i64 = 2_000;
@@ -61,24 +61,24 @@ impl IndexKeeper {
 
     /// Runs until it is dropped.
     pub async fn run(self) {
-        let mut again_after = BACKOFF_MIN;
+        let mut backoff = BACKOFF_MIN;
         loop {
             let began = Instant::now();
             let step = self.run_once().await;
             self.served.report_lag();
-            let again_max = match step {
-                Ok(taken) => {
-                    again_after = BACKOFF_MIN;
+            let backoff_max = match step {
+                Ok(applied) => {
+                    backoff = BACKOFF_MIN;
                     let rest =
-                        if taken.has_changes { COMMIT_EVERY.saturating_sub(began.elapsed()) } else { POLL_EVERY };
+                        if applied.has_changes { COMMIT_EVERY.saturating_sub(began.elapsed()) } else { POLL_EVERY };
                     tokio::time::sleep(rest).await;
                     continue;
                 }
                 Err(UpdateError::Store(error)) => log_failure(&error, STORE_BACKOFF_MAX),
                 Err(UpdateError::Index(error)) => log_failure(&error, BACKOFF_MAX),
             };
-            tokio::time::sleep(again_after.min(again_max)).await;
-            again_after = (again_after * 2).min(BACKOFF_MAX);
+            tokio::time::sleep(backoff.min(backoff_max)).await;
+            backoff = (backoff * 2).min(BACKOFF_MAX);
         }
     }
 
@@ -86,7 +86,7 @@ impl IndexKeeper {
     pub async fn catch_up(&self) -> Result<()> {
         loop {
             match self.run_once().await {
-                Ok(taken) if taken.has_changes => {}
+                Ok(applied) if applied.has_changes => {}
                 Ok(_) => return Ok(()),
                 Err(UpdateError::Store(error) | UpdateError::Index(error)) => return Err(error),
             }
@@ -95,50 +95,50 @@ impl IndexKeeper {
 
     /// Opens the index if it is not open, and applies the next changes.
     async fn run_once(&self) -> Result<AppliedChanges, UpdateError> {
-        let kept = &mut *self.state.lock().await;
+        let state = &mut *self.state.lock().await;
         let system = self.system_db();
-        self.inspect_when_due(kept).await;
-        let taken = self.apply_changes(kept, &system).await;
+        self.inspect_when_due(state).await;
+        let applied = self.apply_changes(state, &system).await;
         // Cleaning comes last: it removes silent readers, and this node must have reported itself first.
-        self.clean_when_due(kept, &system).await;
-        taken
+        self.clean_when_due(state, &system).await;
+        applied
     }
 
-    async fn apply_changes(&self, kept: &mut KeeperState, system: &Db) -> Result<AppliedChanges, UpdateError> {
-        let folder = self.acquire_folder(&mut kept.folder).await.map_err(UpdateError::Index)?;
-        if kept.updater.is_none() {
-            kept.updater = Some(self.open_or_build(system, folder).await?);
+    async fn apply_changes(&self, state: &mut KeeperState, system: &Db) -> Result<AppliedChanges, UpdateError> {
+        let folder = self.acquire_folder(&mut state.folder).await.map_err(UpdateError::Index)?;
+        if state.updater.is_none() {
+            state.updater = Some(self.open_or_build(system, folder).await?);
         }
-        let Some(following) = &mut kept.updater else {
+        let Some(updater) = &mut state.updater else {
             return Err(UpdateError::Index(Error::internal("it has just begun")));
         };
         let began = Instant::now();
-        match following.apply_changes(system).await {
-            Ok(taken) => {
+        match updater.apply_changes(system).await {
+            Ok(applied) => {
                 // Before the end of the feed, an older index keeps serving if there is one.
-                if taken.is_caught_up {
-                    self.served.mark_serving(following.serving_index(), began);
+                if applied.is_caught_up {
+                    self.served.mark_serving(updater.serving_index(), began);
                 }
-                Ok(taken)
+                Ok(applied)
             }
             // The store is unavailable for a moment; the index is unchanged.
             Err(UpdateError::Store(error)) => Err(UpdateError::Store(error)),
             // The next run opens the index again at its last commit.
             Err(UpdateError::Index(error)) => {
-                close_updater(kept.updater.take()).await;
+                close_updater(state.updater.take()).await;
                 Err(UpdateError::Index(error))
             }
         }
     }
 
     /// The locked folder; locks it on the first call.
-    async fn acquire_folder(&self, taken: &mut Option<Arc<IndexFolder>>) -> Result<Arc<IndexFolder>> {
-        if let Some(folder) = taken {
+    async fn acquire_folder(&self, acquired: &mut Option<Arc<IndexFolder>>) -> Result<Arc<IndexFolder>> {
+        if let Some(folder) = acquired {
             return Ok(folder.clone());
         }
         let root = self.root.clone();
         let folder = Arc::new(run_blocking(move || IndexFolder::acquire(&root)).await?);
-        Ok(taken.insert(folder).clone())
+        Ok(acquired.insert(folder).clone())
     }
 
     /// A handle to the records of all tenants.
@@ -147,13 +147,13 @@ impl IndexKeeper {
     }
 
     /// Removes changes that every reader has processed, even while this node's index fails.
-    async fn clean_when_due(&self, kept: &mut KeeperState, system: &Db) {
-        if kept.cleaned_at.is_some_and(|at| at.elapsed() < CLEAN_EVERY) {
+    async fn clean_when_due(&self, state: &mut KeeperState, system: &Db) {
+        if state.cleaned_at.is_some_and(|at| at.elapsed() < CLEAN_EVERY) {
             return;
         }
-        kept.cleaned_at = Some(Instant::now());
+        state.cleaned_at = Some(Instant::now());
         for _ in 0..CLEAN_BATCHES_MAX {
-            match changes::delete_passed_changes(system, FORGET_AFTER_MS, CLEAN_ROWS).await {
+            match changes::delete_passed_changes(system, READER_EXPIRY_MS, CLEAN_ROWS).await {
                 Ok(removed) if removed < CLEAN_ROWS.unsigned_abs() => return,
                 Ok(_) => {}
                 Err(error) => {
@@ -165,53 +165,55 @@ impl IndexKeeper {
     }
 
     /// Closes the index after a failed search. Opening it again verifies all files.
-    async fn inspect_when_due(&self, kept: &mut KeeperState) {
-        if kept.inspected_at.is_some_and(|at| at.elapsed() < INSPECT_EVERY) || !self.served.take_failure() {
+    async fn inspect_when_due(&self, state: &mut KeeperState) {
+        if state.inspected_at.is_some_and(|at| at.elapsed() < INSPECT_EVERY) || !self.served.take_failure() {
             return;
         }
-        kept.inspected_at = Some(Instant::now());
-        close_updater(kept.updater.take()).await;
+        state.inspected_at = Some(Instant::now());
+        close_updater(state.updater.take()).await;
     }
 
     /// Opens the existing index, or builds one.
     async fn open_or_build(&self, system: &Db, folder: Arc<IndexFolder>) -> Result<IndexUpdater, UpdateError> {
         let opening = folder.clone();
-        let found = run_blocking(move || {
+        let existing = run_blocking(move || {
             opening.create_root()?;
             let Some(name) = opening.find_current()? else { return Ok(Err("there is none yet".to_owned())) };
-            Ok(writer::open_index(&opening.root.join(&name)).map(|found| (name, found)).map_err(|unusable| unusable.0))
+            Ok(writer::open_index(&opening.root.join(&name))
+                .map(|existing| (name, existing))
+                .map_err(|unusable| unusable.0))
         });
         let builder =
             IndexBuilder { system, folder: folder.clone(), random: &self.node.env.random, served: &self.served };
-        let (name, (opened, stands)) = match found.await.map_err(UpdateError::Index)? {
-            Ok(found) => found,
+        let (name, (opened, commit_state)) = match existing.await.map_err(UpdateError::Index)? {
+            Ok(existing) => existing,
             Err(reason) => return builder.build_index(None, &reason).await,
         };
-        if !matches_store(system, &name, stands.saved_position, stands.position).await? {
+        if !matches_store(system, &name, commit_state.saved_position, commit_state.position).await? {
             let reason = "it has missed changes, or the store was put back to an earlier state";
             return builder.build_index(None, reason).await;
         }
         // The store may have saved a later position than the last commit recorded.
-        let noted = changes::find_reader_position(system, &name).await?.unwrap_or(stands.saved_position);
-        let (clearing, kept) = (folder.clone(), name.clone());
+        let saved_position = changes::find_reader_position(system, &name).await?.unwrap_or(commit_state.saved_position);
+        let (clearing, current_name) = (folder.clone(), name.clone());
         let clear = move || {
             clearing.save_progress(None)?;
-            clearing.remove_others(&[&kept])
+            clearing.remove_others(&[&current_name])
         };
         run_blocking(clear).await.map_err(UpdateError::Index)?;
         let serving = Arc::new(ServingIndex::new(opened).map_err(UpdateError::Index)?);
-        let following = IndexUpdater::new(folder, name, serving, stands.position, noted);
-        if stands.is_current {
-            return Ok(following);
+        let updater = IndexUpdater::new(folder, name, serving, commit_state.position, saved_position);
+        if commit_state.is_current {
+            return Ok(updater);
         }
         // The old index serves and is kept up to date until the new one is built.
-        builder.build_index(Some(following), "it was written by another version").await
+        builder.build_index(Some(updater), "it was written by another version").await
     }
 }
 
 /// Logs a failure and returns the longest backoff for it.
-fn log_failure(error: &Error, again_max: Duration) -> Duration {
+fn log_failure(error: &Error, backoff_max: Duration) -> Duration {
     let cause = error.cause_chain().unwrap_or_else(|| error.to_string());
     tracing::warn!(cause, "failed to update the search index; retrying");
-    again_max
+    backoff_max
 }

@@ -130,7 +130,7 @@ pub fn visible_kinds(scopes: &Scopes) -> KindSet {
 
 /// The kinds of the requested types; all kinds without any types.
 pub fn requested_kinds(types: Option<&[SearchType]>) -> KindSet {
-    let is_wanted =
+    let is_requested =
         |kind: &DocumentKind| types.is_none_or(|types| types.iter().any(|one| one.as_str() == kind.as_str()));
-    DocumentKind::ALL.iter().copied().filter(is_wanted).collect()
+    DocumentKind::ALL.iter().copied().filter(is_requested).collect()
 }

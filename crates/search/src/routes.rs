@@ -111,8 +111,8 @@ pub async fn search_records(caller: Access<Searching>, query: QueryString<Search
     let SearchQuery { q, types, page } = query.parse()?;
     let q = q.ok_or_else(|| Error::new(Code::MissingParameter, "Say what to look for with the query parameter q."))?;
     let query = parse_query(&q)?;
-    let ask = SearchRequest { query, types, limit: page.limit, after: page.cursor_key(&caller, PATH)? };
-    let (hits, next, whole) =
-        answer_search(caller.app(), &caller.db(), caller.tenant_id(), caller.scopes(), &ask).await?;
-    Ok(SearchPage(page.build_cut_page(&caller, PATH, hits, next)?.with_summary(whole)))
+    let request = SearchRequest { query, types, limit: page.limit, after: page.cursor_key(&caller, PATH)? };
+    let (hits, next, totals) =
+        answer_search(caller.app(), &caller.db(), caller.tenant_id(), caller.scopes(), &request).await?;
+    Ok(SearchPage(page.build_cut_page(&caller, PATH, hits, next)?.with_summary(totals)))
 }

@@ -62,20 +62,20 @@ impl SearchService {
     }
 
     /// Searches for the tenant of this handle. `None` if the query would exceed its budget.
-    pub async fn search(&self, db: &Db, asked: IndexQuery) -> Result<Option<SearchResults>> {
+    pub async fn search(&self, db: &Db, query: IndexQuery) -> Result<Option<SearchResults>> {
         // Checked before waiting: a node without an index answers at once.
         self.get()?;
-        let turns = async {
-            let of_tenant = self.0.tenant_permits.acquire_for(db, WAIT_MAX).await?;
-            Ok::<_, Error>((of_tenant, self.0.node_permits.clone().acquire_owned().await.map_err(Error::internal)?))
+        let permits = async {
+            let tenant_permit = self.0.tenant_permits.acquire_for(db, WAIT_MAX).await?;
+            Ok::<_, Error>((tenant_permit, self.0.node_permits.clone().acquire_owned().await.map_err(Error::internal)?))
         };
-        let turns = tokio::time::timeout(WAIT_MAX, turns).await;
-        let turns = turns.map_err(|_| Error::unavailable("too many searches are waiting"))??;
+        let permits = tokio::time::timeout(WAIT_MAX, permits).await;
+        let permits = permits.map_err(|_| Error::unavailable("too many searches are waiting"))??;
         let serving = self.get()?;
         run_blocking(move || {
             // The permits are held until the search ends, which continues when the caller disconnects.
-            let _turns = turns;
-            serving.search(&asked)
+            let _permits = permits;
+            serving.search(&query)
         })
         .await
         .map_err(|error| self.record_failure(&error))

@@ -17,13 +17,13 @@ const LOOKUPS_MAX: usize = 32;
 
 /// On how many devices each software is installed.
 pub async fn count_installations(db: &Db, names: &[&str]) -> Result<HashMap<String, i64>> {
-    let mut found = HashMap::with_capacity(names.len());
-    for some in names.chunks(LOOKUPS_MAX) {
-        let mut arms: Vec<Vec<Value>> = some.iter().map(|name| vec![Value::from(*name)]).collect();
+    let mut counts = HashMap::with_capacity(names.len());
+    for chunk in names.chunks(LOOKUPS_MAX) {
+        let mut arms: Vec<Vec<Value>> = chunk.iter().map(|name| vec![Value::from(*name)]).collect();
         // Lookups that find nothing pad the statement, so that there are few different SQL texts.
-        arms.resize(some.len().next_power_of_two(), vec![Value::from("")]);
+        arms.resize(chunk.len().next_power_of_two(), vec![Value::from("")]);
         let rows: Vec<(String, i64)> = db.select(&Select::union_arms(INSTALLED_ON, arms)).await?;
-        found.extend(rows);
+        counts.extend(rows);
     }
-    Ok(found)
+    Ok(counts)
 }

@@ -90,11 +90,11 @@ impl IndexUpdater {
     /// Reads the next changes and applies them to the index.
     pub async fn apply_changes(&mut self, system: &Db) -> Result<AppliedChanges, UpdateError> {
         let changed = changes::list_changes_after(system, self.position, CHANGES_MAX).await?;
-        let taken = AppliedChanges {
+        let applied = AppliedChanges {
             has_changes: !changed.is_empty(),
             is_caught_up: (changed.len() as u64) < CHANGES_MAX.unsigned_abs(),
         };
-        if let Some(place) = changed.last().map(|last| last.position) {
+        if let Some(position) = changed.last().map(|last| last.position) {
             // The index is unchanged so far: after a failure here the update is retried.
             let (folder, name) = (self.folder.clone(), self.name.clone());
             let is_there = run_blocking(move || Ok(folder.root.join(name).is_dir())).await?;
@@ -103,32 +103,32 @@ impl IndexUpdater {
             }
             let folder = self.folder.clone();
             run_blocking(move || folder.check_free_space()).await?;
-            let mut before: Option<LoadedRecords> = None;
+            let mut previous: Option<LoadedRecords> = None;
             for (kind, ids) in group_by_kind(changed) {
                 // The next records are read while the previous ones are written.
                 let reading = async {
-                    let found = documents::store::read_documents(system, kind, &ids).await?;
-                    Ok::<LoadedRecords, UpdateError>(LoadedRecords { kind, ids: ids.clone(), documents: found })
+                    let documents = documents::store::read_documents(system, kind, &ids).await?;
+                    Ok::<LoadedRecords, UpdateError>(LoadedRecords { kind, ids: ids.clone(), documents })
                 };
-                let (written, read) = tokio::join!(self.apply_records(before.take()), reading);
+                let (written, loaded) = tokio::join!(self.apply_records(previous.take()), reading);
                 written.map_err(UpdateError::Index)?;
-                before = Some(read?);
+                previous = Some(loaded?);
             }
-            self.apply_records(before).await.map_err(UpdateError::Index)?;
-            self.commit_changes(place).await.map_err(UpdateError::Index)?;
+            self.apply_records(previous).await.map_err(UpdateError::Index)?;
+            self.commit_changes(position).await.map_err(UpdateError::Index)?;
         }
         self.save_position(system).await?;
-        Ok(taken)
+        Ok(applied)
     }
 
     /// Replaces these records by their current documents. Records without a document are deleted.
-    async fn apply_records(&mut self, read: Option<LoadedRecords>) -> Result<()> {
-        let Some(LoadedRecords { kind, ids, documents: found }) = read else { return Ok(()) };
+    async fn apply_records(&mut self, loaded: Option<LoadedRecords>) -> Result<()> {
+        let Some(LoadedRecords { kind, ids, documents }) = loaded else { return Ok(()) };
         self.run_on_writer(move |writer| {
             for (tenant, id) in &ids {
                 writer.remove_record(*tenant, kind, id);
             }
-            for document in &found {
+            for document in &documents {
                 writer.add_document(document).map_err(Error::internal)?;
             }
             Ok(())
@@ -136,14 +136,14 @@ impl IndexUpdater {
         .await
     }
 
-    async fn commit_changes(&mut self, place: ChangePosition) -> Result<()> {
-        let (passed, serving) = (self.saved_position, self.serving.clone());
+    async fn commit_changes(&mut self, position: ChangePosition) -> Result<()> {
+        let (saved_position, serving) = (self.saved_position, self.serving.clone());
         self.run_on_writer(move |writer| {
-            writer.commit_changes(place, passed).map_err(Error::internal)?;
+            writer.commit_changes(position, saved_position).map_err(Error::internal)?;
             serving.refresh_snapshot()
         })
         .await?;
-        self.position = place;
+        self.position = position;
         metrics::gauge!("search_documents").set(to_gauge_value(self.serving.count_documents()));
         Ok(())
     }
@@ -200,15 +200,22 @@ fn stale_index_error() -> UpdateError {
 ///
 /// A store that was restored to an earlier state is behind the index: its saved position is before the one that the index
 /// recorded, its feed ends before the position of the index, or it has no change at that position.
-pub async fn matches_store(system: &Db, name: &str, passed: ChangePosition, place: ChangePosition) -> Result<bool> {
-    let Some(noted) = changes::find_reader_position(system, name).await? else { return Ok(false) };
-    let is_known = (passed..=place).contains(&noted);
-    Ok(is_known && place <= changes::get_end_position(system).await? && changes::has_change_at(system, place).await?)
+pub async fn matches_store(
+    system: &Db,
+    name: &str,
+    saved_position: ChangePosition,
+    position: ChangePosition,
+) -> Result<bool> {
+    let Some(reader_position) = changes::find_reader_position(system, name).await? else { return Ok(false) };
+    let is_consistent = (saved_position..=position).contains(&reader_position);
+    Ok(is_consistent
+        && position <= changes::get_end_position(system).await?
+        && changes::has_change_at(system, position).await?)
 }
 
 /// Closes the writer. Uncommitted changes are read again by the next one.
-pub async fn close_updater(following: Option<IndexUpdater>) {
-    let Some(IndexUpdater { folder, writer: Some(writer), .. }) = following else { return };
+pub async fn close_updater(updater: Option<IndexUpdater>) {
+    let Some(IndexUpdater { folder, writer: Some(writer), .. }) = updater else { return };
     let close = move || {
         writer.close();
         Ok(())
@@ -233,13 +240,13 @@ fn group_by_kind(changed: Vec<ChangedRecord>) -> Vec<(DocumentKind, Vec<(TenantI
             by_kind.entry(kind.index()).or_default().insert((tenant, id));
         }
     }
-    let mut some = Vec::new();
+    let mut batches = Vec::new();
     for (index, ids) in by_kind {
         let Some(kind) = DocumentKind::ALL.get(index) else { continue };
         let ids: Vec<(TenantId, String)> = ids.into_iter().collect();
-        some.extend(ids.chunks(RECORDS_MAX).map(|ids| (*kind, ids.to_vec())));
+        batches.extend(ids.chunks(RECORDS_MAX).map(|ids| (*kind, ids.to_vec())));
     }
-    some
+    batches
 }
 
 /// Metrics take floating-point numbers.

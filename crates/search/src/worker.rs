@@ -15,7 +15,7 @@ impl IndexWriterThread {
     pub fn start() -> Result<Self> {
         let (sender, jobs) = mpsc::channel::<IndexWriterJob>();
         let work = move || {
-            give_way();
+            lower_thread_priority();
             for job in jobs {
                 job();
             }
@@ -40,7 +40,7 @@ impl IndexWriterThread {
 
 /// Lowers the priority of this thread and of those that it starts, which merge and compress.
 #[cfg(target_os = "linux")]
-fn give_way() {
+fn lower_thread_priority() {
     const NICER: i32 = 10;
     if let Err(error) = rustix::process::nice(NICER) {
         tracing::debug!(%error, "failed to lower the priority of the search index thread");
@@ -48,4 +48,4 @@ fn give_way() {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn give_way() {}
+fn lower_thread_priority() {}

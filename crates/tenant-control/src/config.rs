@@ -403,14 +403,14 @@ fn toml_text(value: &toml::Value) -> Option<String> {
 
 /// Refuses unknown variables with our prefix: a misspelt setting would otherwise be ignored silently.
 fn check_environment(root: &Command) -> Result<(), String> {
-    let known: Vec<String> = setting_names(root).iter().map(|name| name.to_uppercase()).collect();
+    let known_names: Vec<String> = setting_names(root).iter().map(|name| name.to_uppercase()).collect();
     for (name, _) in std::env::vars_os() {
         let Some(bare) = name.to_str().and_then(|name| name.strip_prefix(VARIABLE_PREFIX)) else { continue };
         let ours = name == store::SECRETS_VARIABLE || bare.starts_with("TEST_");
-        if !ours && !known.iter().any(|known| known == bare) {
+        if !ours && !known_names.iter().any(|name| name == bare) {
             return Err(format!(
                 "unknown environment variable {VARIABLE_PREFIX}{bare}{}",
-                suggest_name(bare, &known, VARIABLE_PREFIX)
+                suggest_name(bare, &known_names, VARIABLE_PREFIX)
             ));
         }
     }

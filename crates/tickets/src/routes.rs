@@ -103,11 +103,11 @@ fn parse_filter(params: &mut Params) -> Result<Filter> {
 }
 
 fn parse_q(text: &str) -> Result<Vec<String>, String> {
-    let found = word_set(text);
-    if text.chars().count() > Q_CHARS_MAX || found.is_empty() || found.len() > Q_WORDS_MAX {
+    let words = word_set(text);
+    if text.chars().count() > Q_CHARS_MAX || words.is_empty() || words.len() > Q_WORDS_MAX {
         return Err(format!("must be 1 to {Q_WORDS_MAX} words in at most {Q_CHARS_MAX} characters"));
     }
-    Ok(found.into_iter().collect())
+    Ok(words.into_iter().collect())
 }
 
 /// The answer to GET: one ticket, or a page of tickets, comments or changes.
@@ -213,9 +213,9 @@ pub async fn create_ticket(
     let (grant, new, references) = (caller.grant(), body.value, body.references);
     idempotency
         .run_once(&caller, &db, body.digest, async move |tx| {
-            let asked = grant.start_confirm(tx).await?;
+            let pending_rights = grant.start_confirm(tx).await?;
             let creation = store::prepare_creation(tx, new, &references).await?;
-            let rights = asked.finish_confirm(tx).await?;
+            let rights = pending_rights.finish_confirm(tx).await?;
             let ticket = store::create_ticket(tx, &rights, creation).await?;
             Ok(Created::in_collection(PATH, ticket.id, ticket))
         })
@@ -244,10 +244,10 @@ pub async fn change_ticket(
     let (grant, patch, references) = (caller.grant(), body.value, body.references);
     idempotency
         .run_once(&caller, &db, body.digest, async move |tx| {
-            let asked = grant.start_confirm(tx).await?;
-            let known = store::prepare_change(tx, id, &references).await?;
-            let rights = asked.finish_confirm(tx).await?;
-            store::change_ticket(tx, &rights, known, &if_match, patch).await.map(Versioned)
+            let pending_rights = grant.start_confirm(tx).await?;
+            let pending_change = store::prepare_change(tx, id, &references).await?;
+            let rights = pending_rights.finish_confirm(tx).await?;
+            store::change_ticket(tx, &rights, pending_change, &if_match, patch).await.map(Versioned)
         })
         .await
 }

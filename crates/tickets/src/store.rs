@@ -80,7 +80,7 @@ fn first_within_size(sizes: &[(i64, i64)]) -> i64 {
         bytes += size;
         bytes <= SHOWN_BYTES_MAX
     };
-    sizes.iter().take_while(fits).last().map_or(i64::MAX, |(place, _)| *place)
+    sizes.iter().take_while(fits).last().map_or(i64::MAX, |(position, _)| *position)
 }
 
 /// The comments of a ticket, newest first, and the position after which the next page starts.
@@ -196,8 +196,8 @@ pub async fn create_ticket(tx: &mut Tx, _: &Rights, creation: PendingTicketCreat
     tx.enqueue(INSERT, stored.to_row_values()?).await?;
     tx.record_change("ticket", stored.ticket.id).await?;
     write_terms(tx, INSERT_TERMS, number, &index_terms(&stored.ticket).iter().collect::<Vec<_>>()).await?;
-    let begun = FieldChange { from: serde_json::Value::Null, to: TicketStatus::New.as_str().into() };
-    insert_history(tx, &stored.ticket, &TicketChanges(BTreeMap::from([("status".to_owned(), begun)]))).await?;
+    let first_status = FieldChange { from: serde_json::Value::Null, to: TicketStatus::New.as_str().into() };
+    insert_history(tx, &stored.ticket, &TicketChanges(BTreeMap::from([("status".to_owned(), first_status)]))).await?;
     audit::record_entry(tx, NewAuditEntry::new("ticket.create", "ticket", stored.ticket.id)).await?;
     let ticket = stored.into_ticket_at(now);
     events::publish(tx, &TICKET_CREATED, ticket.id, &ticket).await?;
@@ -225,22 +225,22 @@ pub async fn prepare_change<'a>(
 pub async fn change_ticket(
     tx: &mut Tx,
     _: &Rights,
-    known: PendingTicketChange<'_>,
+    pending_change: PendingTicketChange<'_>,
     if_match: &IfMatch,
     patch: TicketPatch,
 ) -> Result<Ticket> {
     let Tick { at: now, sequence } = tx.tick().await?;
-    let stored = tx.await_rows(known.ticket).await?.pop();
+    let stored = tx.await_rows(pending_change.ticket).await?.pop();
     // References that the ticket has already are not checked: they may be archived or disabled by now.
-    let kept = stored.as_ref().map(|stored| existing_references(&stored.ticket)).unwrap_or_default();
-    known.references.await_check_except(tx, &kept).await?;
+    let existing = stored.as_ref().map(|stored| existing_references(&stored.ticket)).unwrap_or_default();
+    pending_change.references.await_check_except(tx, &existing).await?;
     let mut stored = stored.ok_or_else(Error::not_found)?;
     if_match.check_version(stored.ticket.version)?;
     let old = stored.ticket.clone();
     let TicketPatch { fields, comment } = patch;
-    let wanted = fields.status.filter(|status| *status != old.status);
+    let new_status = fields.status.filter(|status| *status != old.status);
     apply_fields(&mut stored.ticket, fields)?;
-    if let Some(to) = wanted {
+    if let Some(to) = new_status {
         old.status.check_transition(to)?;
         transition_status(&mut stored, to, now)?;
     }
@@ -249,13 +249,13 @@ pub async fn change_ticket(
         stored.clock.set_policy(policy)?;
     }
     stored.sync_sla_fields();
-    let told = diff_tickets(&old, &stored.ticket)?;
+    let field_changes = diff_tickets(&old, &stored.ticket)?;
     check_external_id(tx, Some(&old), &stored.ticket).await?;
     let comment = match comment {
         Some(comment) => Some(append_comment(tx, &mut stored, comment, now).await?),
         None => None,
     };
-    if told.0.is_empty() && comment.is_none() {
+    if field_changes.0.is_empty() && comment.is_none() {
         return Ok(stored.into_ticket_at(now));
     }
     stored.ticket.version += 1;
@@ -266,7 +266,7 @@ pub async fn change_ticket(
     if !all.0.is_empty() {
         insert_history(tx, &stored.ticket, &all).await?;
     }
-    publish_changes(tx, stored.into_ticket_at(now), all, !told.0.is_empty(), comment).await
+    publish_changes(tx, stored.into_ticket_at(now), all, !field_changes.0.is_empty(), comment).await
 }
 
 /// Applies the fields of a request, except status and comment, which have side effects.
@@ -442,7 +442,7 @@ const CLAMP_ROWS: i64 = 200;
 pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
     let mut all = 0;
     loop {
-        let brought = db.write(async move |tx| {
+        let clamped_rows = db.write(async move |tx| {
             let found: Vec<StoredTicket> = tx.list(IN_FUTURE, args![now, CLAMP_ROWS]).await?;
             let mut rows = Vec::with_capacity(found.len());
             for mut stored in found {
@@ -452,9 +452,9 @@ pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
             }
             tx.exec_each(UPDATE, &rows).await
         });
-        let brought = brought.await?;
-        all += brought;
-        if brought < CLAMP_ROWS.unsigned_abs() {
+        let clamped_rows = clamped_rows.await?;
+        all += clamped_rows;
+        if clamped_rows < CLAMP_ROWS.unsigned_abs() {
             return Ok(all);
         }
     }

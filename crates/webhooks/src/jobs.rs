@@ -15,11 +15,16 @@ pub const WAITING_MAX: i64 = 10_000;
 pub async fn clean_deliveries(node: &ServerNode, retention_ms: i64) -> Result<()> {
     let before = node.env.now().plus_ms(-retention_ms);
     let db = node.store.system(Purpose::Housekeeping);
-    let some = async |tenant| {
+    let clean_tenant = async |tenant| {
         let db = lanes::tenant_db(&node.store, tenant);
         db.write(async move |tx| store::clean_deliveries(tx, before).await).await
     };
-    tenants::for_each_tenant("cleaning the log of deliveries", |after| store::find_tenant_after(&db, after), some).await
+    tenants::for_each_tenant(
+        "cleaning the log of deliveries",
+        |after| store::find_tenant_after(&db, after),
+        clean_tenant,
+    )
+    .await
 }
 
 /// Updates the queue metrics: pending deliveries, counted up to [`WAITING_MAX`], and how long the oldest due lane has

@@ -98,8 +98,8 @@ pub async fn create_webhook(
         .run_once(&caller, &db, body.digest, async move |tx| {
             checked?;
             let rights = grant.confirm(tx).await?;
-            let made = store::create_webhook(tx, &rights, input, &secrets).await?;
-            Ok(Created::in_collection(PATH, made.record.id, made))
+            let created = store::create_webhook(tx, &rights, input, &secrets).await?;
+            Ok(Created::in_collection(PATH, created.record.id, created))
         })
         .await
 }

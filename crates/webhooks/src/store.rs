@@ -85,7 +85,7 @@ kernel::statements! {
     TOUCH = "UPDATE webhooks SET version = version + 1, updated_at = $3 WHERE tenant_id = $1 AND id = $2";
     SUBSCRIBE = "INSERT INTO webhook_subscriptions (tenant_id, pattern, webhook_id) VALUES ($1, $2, $3)";
     UNSUBSCRIBE = "DELETE FROM webhook_subscriptions WHERE tenant_id = $1 AND webhook_id = $2";
-    FORGET_FAILURES = "UPDATE webhook_states SET consecutive_failures = 0, failing_since = NULL, paused_until = NULL,
+    RESET_FAILURES = "UPDATE webhook_states SET consecutive_failures = 0, failing_since = NULL, paused_until = NULL,
             paused_reason = NULL WHERE tenant_id = $1 AND webhook_id = $2";
     /// Pending deliveries that were created while the endpoint was unordered still need their record id.
     SET_RECORDS_MISSING = "UPDATE webhook_states SET records_missing = $3 WHERE tenant_id = $1 AND webhook_id = $2";
@@ -138,7 +138,7 @@ pub async fn create_webhook(
     let headers = merge_headers(&BTreeMap::new(), true, input.headers, HEADERS).map_err(Error::invalid_fields)?;
     let sealed = seal_headers(tx, secrets, id, 1, &headers)?;
     let (status, reason) = requested_status(input.enabled);
-    let by = tx.actor().who.clone();
+    let creator = tx.actor().who.clone();
     let (name, names, events) = (input.name.into_string(), names_json(&headers)?, json_text(&input.events)?);
     let row = NewWebhookColumns {
         id: id.into(),
@@ -154,9 +154,9 @@ pub async fn create_webhook(
         rate_limit_per_second: input.rate_limit_per_second.into(),
         ordered: input.ordered.into(),
         generation: Value::Int(1),
-        created_by_type: by.kind.as_str().into(),
-        created_by_id: by.id.into(),
-        created_by_name: by.name.into(),
+        created_by_type: creator.kind.as_str().into(),
+        created_by_id: creator.id.into(),
+        created_by_name: creator.name.into(),
         version: Value::Int(1),
         created_at: now.into(),
         updated_at: now.into(),
@@ -184,10 +184,10 @@ pub async fn replace_webhook(
     // Pending and resent deliveries are of the old events, so the caller must be allowed to read those too.
     check_subscription(rights, &stored.record.events)?;
     if_match.check_version(stored.record.version)?;
-    let kept = open_headers(tx, secrets, id, &stored)?;
+    let stored_headers = open_headers(tx, secrets, id, &stored)?;
     let old = stored.record;
-    let stays = Target::parse(&old.url).is_ok_and(|url| url.has_same_origin(&input.url));
-    let headers = merge_headers(&kept, stays, input.headers, HEADERS).map_err(Error::invalid_fields)?;
+    let same_origin = Target::parse(&old.url).is_ok_and(|url| url.has_same_origin(&input.url));
+    let headers = merge_headers(&stored_headers, same_origin, input.headers, HEADERS).map_err(Error::invalid_fields)?;
     let (status, reason) = if old.enabled == input.enabled {
         (old.status, old.disabled_reason.as_deref())
     } else {
@@ -205,9 +205,9 @@ pub async fn replace_webhook(
         json!(input.rate_limit_per_second),
     );
     changes.add_if_changed("ordered", old.ordered, input.ordered);
-    if kept != headers {
+    if stored_headers != headers {
         // The audit entry says that the headers changed, not their values.
-        changes.add_if_changed("headers", json!(old.headers), json!(mask_headers(&headers, &kept)));
+        changes.add_if_changed("headers", json!(old.headers), json!(mask_headers(&headers, &stored_headers)));
     }
     if changes.is_empty() {
         return Ok(read_webhook(tx, id).await?.into_webhook(now));
@@ -243,7 +243,7 @@ pub async fn replace_webhook(
     // Enabling resets the circuit breaker, and failures of the old URL say nothing about the new one. The lane is already
     // locked here, as the lock order requires.
     if (!old.enabled && input.enabled) || old.url != input.url.as_str() {
-        tx.exec(FORGET_FAILURES, args![id]).await?;
+        tx.exec(RESET_FAILURES, args![id]).await?;
     }
     if old.ordered != input.ordered {
         tx.exec(SET_RECORDS_MISSING, args![id, input.ordered]).await?;
@@ -289,10 +289,10 @@ pub async fn delete_webhook(tx: &mut Tx, id: WebhookId, if_match: &IfMatch) -> R
 
 /// Disables an endpoint because of the responses of this version of it, and returns the new record. `None` if the endpoint
 /// was disabled or changed meanwhile.
-pub async fn auto_disable(tx: &mut Tx, id: WebhookId, asked: i64, reason: &str) -> Result<Option<Webhook>> {
+pub async fn auto_disable(tx: &mut Tx, id: WebhookId, endpoint_version: i64, reason: &str) -> Result<Option<Webhook>> {
     let now = tx.tick().await?.at;
     let Some(old) = tx.find::<StoredWebhook>(GET, args![id]).await? else { return Ok(None) };
-    if !old.record.enabled || old.record.version != asked {
+    if !old.record.enabled || old.record.version != endpoint_version {
         return Ok(None);
     }
     tx.exec(SET_STATUS, args![id, WebhookStatus::AutoDisabled.as_str(), reason, now]).await?;
@@ -335,7 +335,7 @@ fn next_code(last: Option<String>) -> Result<String> {
     }
     Ok((0..CODE_LEN)
         .rev()
-        .map(|place| char::from(DIGITS[next / 32_usize.pow(u32::try_from(place).unwrap_or(0)) % 32]))
+        .map(|digit| char::from(DIGITS[next / 32_usize.pow(u32::try_from(digit).unwrap_or(0)) % 32]))
         .collect())
 }
 
@@ -373,9 +373,9 @@ fn open_headers(tx: &Tx, secrets: &Secrets, id: WebhookId, stored: &StoredWebhoo
 }
 
 /// The header names for the audit entry, each with a mask that says whether its value is new.
-fn mask_headers(headers: &BTreeMap<String, String>, kept: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+fn mask_headers(headers: &BTreeMap<String, String>, stored: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mask = |(name, value): (&String, &String)| {
-        let same = kept.get(name) == Some(value);
+        let same = stored.get(name) == Some(value);
         (name.clone(), if same { MASK.to_owned() } else { format!("{MASK} (new)") })
     };
     headers.iter().map(mask).collect()

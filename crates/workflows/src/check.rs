@@ -8,7 +8,7 @@ use feature_kit::registry;
 use feature_kit::request_headers;
 use feature_kit::{Action, ActionEffect};
 use kernel::auth::{Scope, Scopes};
-use kernel::base::{Error, FieldError, Result as Answer};
+use kernel::base::{Error, FieldError, Result};
 use kernel::http::ParsedObject;
 use kernel::outbound::{BadTarget, Target};
 use kernel::store::references::RecordReference;
@@ -48,28 +48,28 @@ pub struct CompiledStep {
 }
 
 pub fn compile_definition(definition: &Definition) -> Result<CompiledDefinition, Vec<FieldError>> {
-    let mut checking = DefinitionChecker::default();
+    let mut checker = DefinitionChecker::default();
     let bytes = serde_json::to_string(definition).map_or(usize::MAX, |text| text.len());
     if bytes > DEFINITION_BYTES_MAX {
         let detail = format!("a definition is at most {DEFINITION_BYTES_MAX} bytes of JSON, not {bytes}");
-        checking.add_error("/steps".to_owned(), "too_long", detail);
-        return Err(checking.errors);
+        checker.add_error("/steps".to_owned(), "too_long", detail);
+        return Err(checker.errors);
     }
-    let filter = checking.compile_filter(&definition.on);
-    let schedule = checking.compile_schedule(&definition.on);
-    let input_schema = definition.input_schema.as_ref().and_then(|schema| checking.compile_input_schema(schema));
-    let places = checking.index_steps(&definition.steps);
+    let filter = checker.compile_filter(&definition.on);
+    let schedule = checker.compile_schedule(&definition.on);
+    let input_schema = definition.input_schema.as_ref().and_then(|schema| checker.compile_input_schema(schema));
+    let step_indexes = checker.index_steps(&definition.steps);
     let mut steps = Vec::with_capacity(definition.steps.len());
     for (at, step) in definition.steps.iter().enumerate() {
-        steps.extend(checking.compile_step(at, step, &places));
-        if checking.expressions > EXPRESSIONS_MAX {
+        steps.extend(checker.compile_step(at, step, &step_indexes));
+        if checker.expressions > EXPRESSIONS_MAX {
             let detail = format!("have more than {EXPRESSIONS_MAX} expressions");
-            checking.add_error("/steps".to_owned(), "too_many", detail);
+            checker.add_error("/steps".to_owned(), "too_many", detail);
             break;
         }
     }
-    checking.check_cycles(&definition.steps, &places);
-    let DefinitionChecker { mut errors, references, .. } = checking;
+    checker.check_cycles(&definition.steps, &step_indexes);
+    let DefinitionChecker { mut errors, references, .. } = checker;
     if !errors.is_empty() {
         errors.truncate(ERRORS_MAX);
         return Err(errors);
@@ -79,7 +79,7 @@ pub fn compile_definition(definition: &Definition) -> Result<CompiledDefinition,
 
 impl CompiledDefinition {
     /// The scopes its saver must hold, when it is saved and when a run acts: those of its actions, and to read its events.
-    pub fn required_scopes(&self) -> Answer<Scopes> {
+    pub fn required_scopes(&self) -> Result<Scopes> {
         let of_actions = self.steps.iter().flat_map(|step| step.action.needs);
         let read = match &self.definition.on {
             Trigger::Event(event) => registry().scopes_needed(event.types.iter().map(String::as_str))?,
@@ -150,42 +150,47 @@ impl DefinitionChecker {
 
     fn compile_input_schema(&mut self, schema: &Value) -> Option<InputSchema> {
         let parsed = InputSchema::parse(schema);
-        let tell = |faults: Vec<_>| {
+        let report_faults = |faults: Vec<_>| {
             for (pointer, code, detail) in faults {
                 self.add_error(format!("/input_schema{pointer}"), code, detail);
             }
         };
-        parsed.map_err(tell).ok()
+        parsed.map_err(report_faults).ok()
     }
 
     /// The index of each step by its id.
     fn index_steps<'a>(&mut self, steps: &'a [WorkflowStep]) -> HashMap<&'a str, usize> {
-        let mut places = HashMap::new();
+        let mut step_indexes = HashMap::new();
         for (at, step) in steps.iter().enumerate() {
-            if places.contains_key(step.id.as_str()) {
+            if step_indexes.contains_key(step.id.as_str()) {
                 self.add_error(format!("/steps/{at}/id"), "duplicate_step", format!("there are two steps {}", step.id));
             } else {
-                places.insert(step.id.as_str(), at);
+                step_indexes.insert(step.id.as_str(), at);
             }
         }
-        places
+        step_indexes
     }
 
-    fn compile_step(&mut self, at: usize, step: &WorkflowStep, places: &HashMap<&str, usize>) -> Option<CompiledStep> {
+    fn compile_step(
+        &mut self,
+        at: usize,
+        step: &WorkflowStep,
+        step_indexes: &HashMap<&str, usize>,
+    ) -> Option<CompiledStep> {
         let action = registry().find_action(&step.uses);
         if action.is_none() {
             let uses: String = step.uses.chars().take(60).collect();
-            let known = registry().actions.iter().map(|action| action.name).collect::<Vec<_>>().join(", ");
-            let detail = format!("{uses:?} is not an action; known are {known}");
+            let names = registry().actions.iter().map(|action| action.name).collect::<Vec<_>>().join(", ");
+            let detail = format!("{uses:?} is not an action; known are {names}");
             self.add_error(format!("/steps/{at}/uses"), "unknown_action", detail);
         }
-        let needs = self.resolve_needs(at, step, places);
+        let needs = self.resolve_needs(at, step, step_indexes);
         let pointer = format!("/steps/{at}/if");
         let condition = step.condition.as_ref().map(|source| self.parse_expression(pointer.clone(), source));
         if let Some(Some(condition)) = &condition {
-            self.check_step_references(&pointer, condition, step, places);
+            self.check_step_references(&pointer, condition, step, step_indexes);
         }
-        let with = self.compile_template(at, step, places)?;
+        let with = self.compile_template(at, step, step_indexes)?;
         if let Some(action) = action {
             self.check_input(at, step, action, &with);
         }
@@ -196,20 +201,25 @@ impl DefinitionChecker {
         Some(CompiledStep { action: action?, condition, with, needs })
     }
 
-    fn resolve_needs(&mut self, at: usize, step: &WorkflowStep, places: &HashMap<&str, usize>) -> Vec<usize> {
+    fn resolve_needs(&mut self, at: usize, step: &WorkflowStep, step_indexes: &HashMap<&str, usize>) -> Vec<usize> {
         let mut needs = Vec::with_capacity(step.needs.len());
-        for (place, need) in step.needs.iter().enumerate() {
-            let pointer = format!("/steps/{at}/needs/{place}");
-            match places.get(need.as_str()) {
+        for (need_index, need) in step.needs.iter().enumerate() {
+            let pointer = format!("/steps/{at}/needs/{need_index}");
+            match step_indexes.get(need.as_str()) {
                 None => self.add_error(pointer, "unknown_step", "there is no such step"),
-                Some(known) if needs.contains(known) => self.add_error(pointer, "duplicate_step", "is named twice"),
-                Some(known) => needs.push(*known),
+                Some(index) if needs.contains(index) => self.add_error(pointer, "duplicate_step", "is named twice"),
+                Some(index) => needs.push(*index),
             }
         }
         needs
     }
 
-    fn compile_template(&mut self, at: usize, step: &WorkflowStep, places: &HashMap<&str, usize>) -> Option<Template> {
+    fn compile_template(
+        &mut self,
+        at: usize,
+        step: &WorkflowStep,
+        step_indexes: &HashMap<&str, usize>,
+    ) -> Option<Template> {
         let prefix = format!("/steps/{at}/with");
         let with = Value::Object(step.with.clone());
         if !is_shallow(&with) {
@@ -220,7 +230,7 @@ impl DefinitionChecker {
             Ok(with) => {
                 for (pointer, expression) in with.expressions() {
                     self.expressions += 1;
-                    self.check_step_references(&format!("{prefix}{pointer}"), expression, step, places);
+                    self.check_step_references(&format!("{prefix}{pointer}"), expression, step, step_indexes);
                 }
                 Some(with)
             }
@@ -239,10 +249,10 @@ impl DefinitionChecker {
         pointer: &str,
         expression: &Expression,
         step: &WorkflowStep,
-        places: &HashMap<&str, usize>,
+        step_indexes: &HashMap<&str, usize>,
     ) {
         for id in expression.referenced_steps() {
-            if !places.contains_key(id) {
+            if !step_indexes.contains_key(id) {
                 self.add_error(pointer.to_owned(), "unknown_step", format!("there is no step {id}"));
             } else if !step.needs.iter().any(|need| need == id) {
                 self.add_error(
@@ -264,8 +274,8 @@ impl DefinitionChecker {
                 self.add_error(format!("{prefix}{}", error.pointer), error.code, error.detail);
             }
         }
-        let known = references.into_iter().filter(|reference| !templated.contains(reference.pointer.as_str()));
-        self.references.extend(known.map(|reference| {
+        let literal = references.into_iter().filter(|reference| !templated.contains(reference.pointer.as_str()));
+        self.references.extend(literal.map(|reference| {
             let pointer = format!("{prefix}{}", reference.pointer);
             RecordReference { pointer, ..reference }
         }));
@@ -304,9 +314,10 @@ impl DefinitionChecker {
     }
 
     /// Reports steps that need each other in a cycle.
-    fn check_cycles(&mut self, steps: &[WorkflowStep], places: &HashMap<&str, usize>) {
-        let needs =
-            |step: &WorkflowStep| step.needs.iter().filter_map(|need| places.get(need.as_str()).copied()).collect();
+    fn check_cycles(&mut self, steps: &[WorkflowStep], step_indexes: &HashMap<&str, usize>) {
+        let needs = |step: &WorkflowStep| {
+            step.needs.iter().filter_map(|need| step_indexes.get(need.as_str()).copied()).collect()
+        };
         let needs: Vec<Vec<usize>> = steps.iter().map(needs).collect();
         let mut left: HashSet<usize> = (0..steps.len()).collect();
         loop {

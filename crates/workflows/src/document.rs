@@ -33,8 +33,8 @@ fn strict_object() -> ObjectBuilder {
     typed_schema(Type::Object).additional_properties(Some(AdditionalProperties::FreeForm(false)))
 }
 
-fn integer_schema(most: i64) -> ObjectBuilder {
-    typed_schema(Type::Integer).format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64))).maximum(Some(most))
+fn integer_schema(maximum: i64) -> ObjectBuilder {
+    typed_schema(Type::Integer).format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64))).maximum(Some(maximum))
 }
 
 fn expression_schema(about: &str) -> ObjectBuilder {

@@ -15,11 +15,11 @@ const WAITING_MAX: i64 = 10_000;
 pub async fn clean_history(node: &ServerNode, retention_ms: i64) -> Result<()> {
     let before = node.env.now().plus_ms(-retention_ms);
     let db = node.store.system(Purpose::Housekeeping);
-    let some = async |tenant| {
+    let clean_tenant = async |tenant| {
         let db = lanes::tenant_db(&node.store, tenant);
         db.write(async move |tx| store::clean_runs(tx, before).await).await
     };
-    tenants::for_each_tenant("cleaning the runs", |after| store::find_tenant_after(&db, after), some).await
+    tenants::for_each_tenant("cleaning the runs", |after| store::find_tenant_after(&db, after), clean_tenant).await
 }
 
 /// Gauges for `/metrics`: the number of queued runs, and how long the first lane has been due.

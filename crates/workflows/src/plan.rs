@@ -19,17 +19,17 @@ pub fn plan_run(steps: &[WorkflowStep], needs: &[Vec<usize>], states: &[Option<S
     let (mut begin, mut skip) = (Vec::new(), Vec::new());
     loop {
         let mut changed = false;
-        for place in 0..steps.len() {
-            if states[place].is_some() {
+        for index in 0..steps.len() {
+            if states[index].is_some() {
                 continue;
             }
-            let verdict = step_readiness(steps, &needs[place], &states);
-            match verdict {
+            let readiness = step_readiness(steps, &needs[index], &states);
+            match readiness {
                 StepReadiness::NotYet => continue,
-                StepReadiness::Ready => begin.push(place),
-                StepReadiness::Never => skip.push(place),
+                StepReadiness::Ready => begin.push(index),
+                StepReadiness::Never => skip.push(index),
             }
-            states[place] = Some(if verdict == StepReadiness::Ready { Status::Pending } else { Status::Skipped });
+            states[index] = Some(if readiness == StepReadiness::Ready { Status::Pending } else { Status::Skipped });
             changed = true;
         }
         if !changed {
@@ -48,17 +48,17 @@ enum StepReadiness {
 
 /// A step never becomes ready if a step it needs was skipped, was cancelled, or failed without `on_error: continue`.
 fn step_readiness(steps: &[WorkflowStep], needs: &[usize], states: &[Option<Status>]) -> StepReadiness {
-    let mut turn = StepReadiness::Ready;
+    let mut readiness = StepReadiness::Ready;
     for need in needs {
         match states[*need] {
-            Some(state) if !state.is_finished() => turn = StepReadiness::NotYet,
-            None => turn = StepReadiness::NotYet,
+            Some(state) if !state.is_finished() => readiness = StepReadiness::NotYet,
+            None => readiness = StepReadiness::NotYet,
             Some(Status::Succeeded) => {}
             Some(Status::Failed | Status::TimedOut) if steps[*need].on_error == OnError::Continue => {}
             Some(_) => return StepReadiness::Never,
         }
     }
-    turn
+    readiness
 }
 
 fn run_status(steps: &[WorkflowStep], states: &[Option<Status>]) -> Status {
@@ -69,9 +69,9 @@ fn run_status(steps: &[WorkflowStep], states: &[Option<Status>]) -> Status {
     if open().next().is_some() {
         return Status::Waiting;
     }
-    let ended = |wanted: Status| {
+    let ended = |status: Status| {
         let counts =
-            |(place, state): (usize, &Option<Status>)| *state == Some(wanted) && steps[place].on_error == OnError::Fail;
+            |(index, state): (usize, &Option<Status>)| *state == Some(status) && steps[index].on_error == OnError::Fail;
         states.iter().enumerate().any(counts)
     };
     if ended(Status::Failed) {
@@ -91,8 +91,8 @@ pub fn run_error(
     ended: &[(Option<Status>, Option<StepError>)],
     status: Status,
 ) -> Option<RunError> {
-    let is_why = |step: &WorkflowStep, state: Option<Status>| state == Some(status) && step.on_error == OnError::Fail;
-    let (step, (_, error)) = steps.iter().zip(ended).find(|(step, (state, _))| is_why(step, *state))?;
+    let is_cause = |step: &WorkflowStep, state: Option<Status>| state == Some(status) && step.on_error == OnError::Fail;
+    let (step, (_, error)) = steps.iter().zip(ended).find(|(step, (state, _))| is_cause(step, *state))?;
     let StepError { code, detail } = error.clone()?;
     Some(RunError { code, detail, step_id: Some(step.id.clone()) })
 }

@@ -27,7 +27,7 @@ use super::runs::control::store::apply_control;
 use super::runs::list::store::{self as history, Filter};
 use super::runs::start::store::{check_run, start_run};
 use super::saving::{self, WorkflowToSave};
-use super::store::{self, WorkflowUpdate as Saved};
+use super::store::{self, WorkflowUpdate};
 use super::{RunDetail, RunId, Workflow, WorkflowId, WorkflowRun, WorkflowSettings, tally};
 
 /// The operations of this feature, and the schemas that their answers refer to.
@@ -69,7 +69,7 @@ impl FromParams for ListQuery {
         let run_id = params.take_optional_run_id(one_run)?;
         let view =
             params.take_word(QueryParam::new("view", "`runs`: the history of runs instead of the workflows."))?;
-        let of_runs = ["workflow_id", "status", "since", "until"].into_iter().find(|name| params.has_param(name));
+        let run_param = ["workflow_id", "status", "since", "until"].into_iter().find(|name| params.has_param(name));
         let workflows = QueryParam::new("workflow_id", "With `view=runs`: of these workflows, as a comma list.");
         let filter = Filter {
             workflow_id: params.take_ids(workflows.with_items_max(LIST_MAX), "a workflow")?,
@@ -79,7 +79,7 @@ impl FromParams for ListQuery {
             since: params.take_time(QueryParam::new("since", "With `view=runs`: made at this moment or later."))?,
             until: params.take_time(QueryParam::new("until", "With `view=runs`: made before this moment."))?,
         };
-        if let Some(name) = of_runs.filter(|_| view.is_none()) {
+        if let Some(name) = run_param.filter(|_| view.is_none()) {
             let detail = format!("The query parameter {name} needs view=runs: it is about runs, not workflows.");
             return Err(Error::new(Code::InvalidParameter, detail));
         }
@@ -180,11 +180,11 @@ impl Reply for WorkflowPostReply {
 
 impl IntoResponses for WorkflowPostReply {
     fn responses() -> ResponseDocs {
-        let mut answers = <Created<Workflow>>::responses();
-        answers.extend(<Accepted<RunDetail>>::responses());
+        let mut responses = <Created<Workflow>>::responses();
+        responses.extend(<Accepted<RunDetail>>::responses());
         // The body names the workflow, which may not exist.
-        answers.insert("404".to_owned(), RefOr::Ref(Ref::from_response_name("NotFound")));
-        answers
+        responses.insert("404".to_owned(), RefOr::Ref(Ref::from_response_name("NotFound")));
+        responses
     }
 }
 
@@ -217,8 +217,8 @@ pub async fn trigger_workflow(
     idempotency
         .run_once(&caller, &db, body.digest, async move |tx| {
             let rights = grant.confirm(tx).await?;
-            let made = store::create_workflow(tx, &rights, saving?, &secrets).await?;
-            Ok(WorkflowPostReply::Created(Box::new(Created::in_collection(PATH, made.id, made))))
+            let created = store::create_workflow(tx, &rights, saving?, &secrets).await?;
+            Ok(WorkflowPostReply::Created(Box::new(Created::in_collection(PATH, created.id, created))))
         })
         .await
 }
@@ -244,12 +244,12 @@ async fn start_or_simulate(
         });
         return started.await;
     }
-    let tried = simulate_run(&db, caller.app(), workflow_id, input, settings).await;
-    let kept = idempotency.run_once(caller, &db, digest, async move |tx| {
+    let simulated = simulate_run(&db, caller.app(), workflow_id, input, settings).await;
+    let saved = idempotency.run_once(caller, &db, digest, async move |tx| {
         grant.confirm(tx).await?;
-        save_dry_run(tx, tried?).await.map(|run| WorkflowPostReply::Started(Box::new(Accepted(run))))
+        save_dry_run(tx, simulated?).await.map(|run| WorkflowPostReply::Started(Box::new(Accepted(run))))
     });
-    kept.await
+    saved.await
 }
 
 /// Change a workflow, or act on a run
@@ -280,8 +280,8 @@ pub async fn change_workflow(
     let (grant, secrets) = (caller.grant(), caller.app().secrets.clone());
     let (id, patch) = match (id, run_id, body.value) {
         (Some(id), _, WorkflowChange::Workflow(patch)) => (id, patch),
-        (None, Some(id), WorkflowChange::Run(wanted)) => {
-            return control_run(&caller, if_match, idempotency, id, wanted, body.digest).await;
+        (None, Some(id), WorkflowChange::Run(control)) => {
+            return control_run(&caller, if_match, idempotency, id, control, body.digest).await;
         }
         (_, _, WorkflowChange::Run(_)) => {
             return Err(Error::invalid("/action", "unknown_field", "is for runs, which run_id names"));
@@ -290,13 +290,13 @@ pub async fn change_workflow(
     };
     for tries in 1.. {
         let change = if let Some(enabled) = patch.enabled_alone() {
-            Saved::Enable(enabled)
+            WorkflowUpdate::Enable(enabled)
         } else {
             let (version, saving) = match store::load_current(&db, &secrets, id).await {
                 Ok(current) => (Some(current.version), saving::check_changed(current, patch.clone()).await),
                 Err(error) => (None, Err(error)),
             };
-            Saved::Save { version, saving: check_targets(&caller, saving).await.map(Box::new) }
+            WorkflowUpdate::Save { version, saving: check_targets(&caller, saving).await.map(Box::new) }
         };
         let (if_match, secrets) = (if_match.clone(), secrets.clone());
         let changed = idempotency.clone().run_once(&caller, &db, body.digest, async move |tx| {
@@ -322,28 +322,28 @@ async fn control_run(
     if_match: IfMatch,
     idempotency: Idempotency,
     id: RunId,
-    wanted: RunControl,
+    control: RunControl,
     digest: [u8; 32],
 ) -> Result<IdempotentReply<WorkflowChangeReply>> {
     let (db, grant) = (caller.db(), caller.grant());
     let settings: WorkflowSettings = caller.app().settings.feature_settings();
     // Set when the action is applied, so that a repeated request counts no metrics.
-    let (done, decided) = (Arc::new(OnceLock::new()), wanted.approval_outcome());
-    let noted = done.clone();
-    let told = idempotency.run_once(caller, &db, digest, async move |tx| {
+    let (applied, decided) = (Arc::new(OnceLock::new()), control.approval_outcome());
+    let status_slot = applied.clone();
+    let reply = idempotency.run_once(caller, &db, digest, async move |tx| {
         grant.confirm(tx).await?;
-        let run = apply_control(tx, id, &if_match, wanted, &settings).await?;
-        noted.get_or_init(|| run.run.status);
+        let run = apply_control(tx, id, &if_match, control, &settings).await?;
+        status_slot.get_or_init(|| run.run.status);
         Ok(WorkflowChangeReply::Run(Box::new(Versioned(run))))
     });
-    let told = told.await?;
-    if let Some(status) = done.get() {
+    let reply = reply.await?;
+    if let Some(status) = applied.get() {
         if let Some(outcome) = &decided {
             tally::count_step("approval", outcome);
         }
         tally::count_run(*status);
     }
-    Ok(told)
+    Ok(reply)
 }
 
 /// The response of PATCH.
@@ -401,8 +401,8 @@ pub async fn delete_workflow(
 /// Checks the targets of its requests too. A host that does not resolve yet is accepted: it is checked again when sending.
 async fn check_targets(caller: &Caller, saving: Result<WorkflowToSave>) -> Result<WorkflowToSave> {
     let saving = saving?;
-    let places = group_targets_by_host(&saving.compiled);
-    let looks = places.values().map(async |(target, pointers)| {
+    let targets = group_targets_by_host(&saving.compiled);
+    let checks = targets.values().map(async |(target, pointers)| {
         let refused = caller.app().outbound.check_target(target, Some(caller.tenant_id())).await.err();
         let field = |detail: String| {
             let code = Code::TargetNotAllowed.name();
@@ -410,16 +410,16 @@ async fn check_targets(caller: &Caller, saving: Result<WorkflowToSave>) -> Resul
         };
         refused.into_iter().flat_map(|refusal| field(refusal.detail)).collect::<Vec<_>>()
     });
-    let refused: Vec<FieldError> = join_all(looks).await.concat();
+    let refused: Vec<FieldError> = join_all(checks).await.concat();
     if refused.is_empty() { Ok(saving) } else { Err(Error::invalid_fields(refused)) }
 }
 
 /// Each host once, with the pointers that name it.
 fn group_targets_by_host(compiled: &CompiledDefinition) -> BTreeMap<String, (Target, Vec<String>)> {
-    let mut places = BTreeMap::new();
+    let mut targets = BTreeMap::new();
     for (pointer, target) in compiled.request_targets() {
         let host = target.host().to_ascii_lowercase();
-        places.entry(host).or_insert_with(|| (target, Vec::new())).1.push(pointer);
+        targets.entry(host).or_insert_with(|| (target, Vec::new())).1.push(pointer);
     }
-    places
+    targets
 }

@@ -28,8 +28,8 @@ pub struct CurrentWorkflow {
 /// Checks a new workflow.
 pub async fn check_new(new: NewWorkflow) -> Result<WorkflowToSave> {
     run_blocking(move || {
-        let nothing = Definition { steps: Vec::new(), ..new.definition.clone() };
-        check_definition(new, &nothing, &BTreeMap::new())
+        let empty = Definition { steps: Vec::new(), ..new.definition.clone() };
+        check_definition(new, &empty, &BTreeMap::new())
     })
     .await
 }
@@ -44,9 +44,9 @@ pub async fn check_changed(current: CurrentWorkflow, patch: WorkflowPatch) -> Re
     .await
 }
 
-fn check_definition(new: NewWorkflow, old: &Definition, kept: &StepHeaders) -> Result<WorkflowToSave> {
+fn check_definition(new: NewWorkflow, old: &Definition, stored_headers: &StepHeaders) -> Result<WorkflowToSave> {
     let NewWorkflow { mut definition, enabled } = new;
-    let mut errors = secrets::fill_masked_values(&mut definition, old, kept);
+    let mut errors = secrets::fill_masked_values(&mut definition, old, stored_headers);
     match check::compile_definition(&definition) {
         Ok(compiled) if errors.is_empty() => return Ok(WorkflowToSave { compiled, enabled }),
         Ok(_) => {}

@@ -155,8 +155,8 @@ fn parse_cron(text: &str) -> Result<Cron, ScheduleError> {
 fn parse_zone(name: &str) -> Result<TimeZone, ScheduleError> {
     // These files of the database are the zone of this machine, and differ between nodes.
     let is_local = ["localtime", "posixrules"].iter().any(|local| local.eq_ignore_ascii_case(name));
-    let known = if name.len() > ZONE_BYTES_MAX || is_local { None } else { TimeZone::get(name).ok() };
-    known.ok_or_else(|| ScheduleError {
+    let zone = if name.len() > ZONE_BYTES_MAX || is_local { None } else { TimeZone::get(name).ok() };
+    zone.ok_or_else(|| ScheduleError {
         field: ScheduleField::Timezone,
         code: "invalid",
         detail: "must be an IANA time zone such as Europe/Berlin".to_owned(),

@@ -168,7 +168,7 @@ impl SchemaWalk {
     fn check_pattern(&mut self, pattern: &str, pointer: &str) {
         self.patterns += 1;
         match pattern::count_positions(pattern) {
-            Ok(places) => self.positions = self.positions.saturating_add(places),
+            Ok(positions) => self.positions = self.positions.saturating_add(positions),
             Err(detail) => return self.add_error(pointer, "invalid", detail),
         }
         if self.patterns > PATTERNS_MAX || self.positions > PATTERN_POSITIONS_MAX {

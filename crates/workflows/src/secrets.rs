@@ -39,23 +39,23 @@ pub fn restore_header_values(definition: &mut Definition, values: &StepHeaders) 
     for step in &mut definition.steps {
         let Some(values) = values.get(&step.id) else { continue };
         for (name, value) in headers_of(step).into_iter().flatten() {
-            if let Some(kept) = values.get(name) {
-                *value = kept.as_str().into();
+            if let Some(stored) = values.get(name) {
+                *value = stored.as_str().into();
             }
         }
     }
 }
 
 /// Replaces masks in a new definition with the stored values, and reports masks that have none.
-pub fn fill_masked_values(given: &mut Definition, old: &Definition, kept: &StepHeaders) -> Vec<FieldError> {
+pub fn fill_masked_values(definition: &mut Definition, old: &Definition, stored: &StepHeaders) -> Vec<FieldError> {
     let (mut errors, nothing) = (Vec::new(), BTreeMap::new());
-    for (at, step) in given.steps.iter_mut().enumerate() {
+    for (at, step) in definition.steps.iter_mut().enumerate() {
         let before = old.steps.iter().find(|before| before.id == step.id);
-        let stays = before.is_some_and(|before| has_same_origin(before, step));
-        let kept = kept.get(&step.id).unwrap_or(&nothing);
+        let same_origin = before.is_some_and(|before| has_same_origin(before, step));
+        let stored = stored.get(&step.id).unwrap_or(&nothing);
         let Some(headers) = headers_of(step) else { continue };
         let texts = headers.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
-        match merge_headers(kept, stays, texts.collect(), &format!("/steps/{at}/with/headers")) {
+        match merge_headers(stored, same_origin, texts.collect(), &format!("/steps/{at}/with/headers")) {
             Ok(merged) => headers.extend(merged.into_iter().map(|(name, value)| (name, value.into()))),
             Err(wrong) => errors.extend(wrong),
         }

@@ -124,22 +124,22 @@ pub async fn list_workflows(
 ) -> Result<(Vec<Workflow>, Option<WorkflowSortKey>)> {
     let order = ["w.created_at", "w.id"];
     let mut select = Select::new(LIST);
-    if let Some(place) = after {
-        select = select.seek_after(&order, SortDirection::Descending, place.to_position());
+    if let Some(sort_key) = after {
+        select = select.seek_after(&order, SortDirection::Descending, sort_key.to_position());
     }
     let select = select.order_by(&order, SortDirection::Descending).limit(limit + 1);
-    let found: Vec<(Timestamp, WorkflowId, i64)> = db.select(&select).await?;
+    let keys: Vec<(Timestamp, WorkflowId, i64)> = db.select(&select).await?;
     let mut bytes = PageBytes::default();
     let fits =
         |(.., size): &&(Timestamp, WorkflowId, i64)| bytes.fits_bytes(usize::try_from(*size).unwrap_or_default());
-    let shown: Vec<WorkflowSortKey> = found.iter().take(limit).take_while(fits).map(|(at, id, _)| (*at, *id)).collect();
+    let shown: Vec<WorkflowSortKey> = keys.iter().take(limit).take_while(fits).map(|(at, id, _)| (*at, *id)).collect();
     if shown.is_empty() {
         return Ok((Vec::new(), None));
     }
     let select = Select::new(FULL).where_in("w.id", shown.iter().map(|(_, id)| *id));
     let rows: Vec<StoredWorkflow> =
         db.select(&select.order_by(&order, SortDirection::Descending).limit(shown.len())).await?;
-    let next = shown.last().copied().filter(|_| found.len() > shown.len());
+    let next = shown.last().copied().filter(|_| keys.len() > shown.len());
     Ok((rows.into_iter().map(|row| row.record).collect(), next))
 }
 
@@ -245,29 +245,29 @@ pub async fn update_workflow(
             (Some(compiled), enabled)
         }
     };
-    let kept = unseal_headers(tx.tenant_id(), secrets, id, old.revision, &headers)?;
+    let stored_headers = unseal_headers(tx.tenant_id(), secrets, id, old.revision, &headers)?;
     let new = new.map(|compiled| {
         let mut definition = compiled.definition.clone();
         let headers = secrets::take_header_values(&mut definition);
         (compiled, definition, headers)
     });
-    let new = new.filter(|(_, definition, headers)| *definition != before || *headers != kept);
+    let new = new.filter(|(_, definition, headers)| *definition != before || *headers != stored_headers);
     if new.is_none() && enabled == old.enabled {
         return Ok(old);
     }
     let revision = old.revision + i64::from(new.is_some());
     if let Some((compiled, definition, headers)) = &new {
-        let named = serde_json::to_string(&before).map_err(Error::internal)?;
-        check_saver(tx, rights, compiled, &named).await?;
+        let before_json = serde_json::to_string(&before).map_err(Error::internal)?;
+        check_saver(tx, rights, compiled, &before_json).await?;
         write_revision(tx, id, revision, definition, headers, secrets).await?;
-        let changes = audit_changes(&before, definition, kept != *headers, (old.revision, revision))?;
+        let changes = audit_changes(&before, definition, stored_headers != *headers, (old.revision, revision))?;
         audit::record_entry(tx, NewAuditEntry::new("workflow.update", "workflow", id).with_changes(changes)).await?;
     }
     let definition = new.as_ref().map_or(&before, |(_, definition, _)| definition);
     // A time that is due already is not skipped.
-    let kept = old.next_run_at.filter(|_| enabled && old.enabled && definition.on == before.on);
-    let next_run_at = match kept {
-        Some(kept) => Some(kept),
+    let scheduled = old.next_run_at.filter(|_| enabled && old.enabled && definition.on == before.on);
+    let next_run_at = match scheduled {
+        Some(scheduled) => Some(scheduled),
         None => compute_next_run(tx, enabled, &definition.on)?,
     };
     let row = ChangedWorkflowColumns {
@@ -317,8 +317,11 @@ async fn read_workflow(tx: &mut Tx, id: WorkflowId) -> Result<StoredWorkflow> {
 async fn check_saver(tx: &mut Tx, rights: &Rights, compiled: &CompiledDefinition, before: &str) -> Result<()> {
     rights.require_all(&compiled.required_scopes()?, "A workflow with these steps and events")?;
     let named = compiled.references.iter().map(|reference| reference.id.clone());
-    let kept: Vec<String> = named.filter(|id| before.contains(id.as_str())).collect();
-    references::send_lookup(tx, &registry().referable, &compiled.references).await?.await_check_except(tx, &kept).await
+    let unchanged: Vec<String> = named.filter(|id| before.contains(id.as_str())).collect();
+    references::send_lookup(tx, &registry().referable, &compiled.references)
+        .await?
+        .await_check_except(tx, &unchanged)
+        .await
 }
 
 /// When the schedule fires next, by this node's clock, which lanes use too.
@@ -378,19 +381,19 @@ fn unseal_headers(
 /// Replaces the event patterns that start a workflow. Patterns it had already keep their feed position, so that a change
 /// loses no events that are not processed yet.
 async fn set_triggers(tx: &mut Tx, id: WorkflowId, enabled: bool, on: &Trigger, sequence: i64) -> Result<()> {
-    let wanted: &[String] = match on {
+    let patterns: &[String] = match on {
         Trigger::Event(event) if enabled => &event.types,
         Trigger::Event(_) | Trigger::Schedule(_) | Trigger::Manual(_) => &[],
     };
     let any: Option<String> = tx.find(ANY_TRIGGER, args![]).await?;
-    if any.is_none() && !wanted.is_empty() {
+    if any.is_none() && !patterns.is_empty() {
         follow::begin_following(tx, FOLLOWER).await?;
     }
     let before: Vec<(String, i64)> = tx.list(TRIGGERS_OF, args![id]).await?;
     tx.exec(DELETE_TRIGGERS, args![id]).await?;
-    for pattern in wanted {
-        let known = before.iter().find(|(known, _)| known == pattern);
-        let after = known.map_or(sequence, |(_, after)| *after);
+    for pattern in patterns {
+        let previous = before.iter().find(|(other, _)| other == pattern);
+        let after = previous.map_or(sequence, |(_, after)| *after);
         tx.exec(INSERT_TRIGGER, args![pattern, id, after]).await?;
     }
     Ok(())

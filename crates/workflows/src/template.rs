@@ -41,12 +41,12 @@ enum TextPiece {
 impl Template {
     /// Parses every text; errors have the pointer of their text.
     pub fn parse(value: &Value) -> Result<Template, Vec<(String, ExpressionError)>> {
-        let mut reading = TemplateParser { expressions: Vec::new(), errors: Vec::new(), pointer: String::new() };
-        let part = reading.parse_part(value, 0);
-        if reading.errors.is_empty() {
-            Ok(Template { part, expressions: reading.expressions })
+        let mut parser = TemplateParser { expressions: Vec::new(), errors: Vec::new(), pointer: String::new() };
+        let part = parser.parse_part(value, 0);
+        if parser.errors.is_empty() {
+            Ok(Template { part, expressions: parser.expressions })
         } else {
-            Err(reading.errors)
+            Err(parser.errors)
         }
     }
 
@@ -128,8 +128,8 @@ impl TemplateParser {
             if !plain.is_empty() {
                 pieces.push(TextPiece::Plain(plain.to_owned()));
             }
-            let read = end_of_template(after).and_then(|end| Ok((end, self.parse_expression(&after[..end])?)));
-            match read {
+            let parsed = end_of_template(after).and_then(|end| Ok((end, self.parse_expression(&after[..end])?)));
+            match parsed {
                 Ok((end, at)) => {
                     pieces.push(TextPiece::Expression(at));
                     rest = after.get(end + "}}".len()..).unwrap_or_default();

@@ -199,6 +199,6 @@ fn json_scalars_come_in_any_type() {
 
 #[test]
 fn secrets_of_the_machine_do_not_get_in() {
-    let told = format!("{:?}", parse_message(FUSION));
-    assert!(!told.contains("hunter2") && !told.contains("alice"));
+    let printed = format!("{:?}", parse_message(FUSION));
+    assert!(!printed.contains("hunter2") && !printed.contains("alice"));
 }

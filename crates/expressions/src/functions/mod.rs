@@ -136,8 +136,8 @@ const ZONE_BYTES: usize = 64;
 
 /// The function of this name, or why it cannot be called with these arguments.
 pub fn get_function(name: &str, on_something: bool, arguments: usize) -> Result<Function, String> {
-    let known = FUNCTIONS.iter().find(|row| row.name == name);
-    let Some(row) = known else {
+    let row = FUNCTIONS.iter().find(|row| row.name == name);
+    let Some(row) = row else {
         let near = FUNCTIONS.iter().map(|row| (strsim::damerau_levenshtein(row.name, name), row.name)).min();
         let hint = near.filter(|(distance, _)| *distance <= 2).map(|(_, near)| format!(" Did you mean {near}?"));
         return Err(format!("There is no function {name}.{}", hint.unwrap_or_default()));
@@ -162,7 +162,7 @@ pub fn call_function<'a>(
     arguments: &[CelValue<'a>],
     meter: &mut CostMeter,
 ) -> Result<CelValue<'a>, ExpressionError> {
-    let found = match (function, arguments) {
+    let result = match (function, arguments) {
         (Function::Size, [CelValue::Text(text)]) => {
             meter.charge_bytes(text.len())?;
             Some(count_value(text.chars().count()))
@@ -194,7 +194,7 @@ pub fn call_function<'a>(
         (_, [CelValue::Text(text), rest @ ..]) => text::call_text_function(function, text, rest, meter)?,
         _ => None,
     };
-    found.ok_or_else(|| {
+    result.ok_or_else(|| {
         let kinds: Vec<&str> = arguments.iter().map(CelValue::kind_name).collect();
         ExpressionError::failed(format!("{} cannot take ({}).", function_name(function), kinds.join(", ")))
     })

@@ -96,8 +96,8 @@ fn replace_text<'a>(
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     // Counted first, so that the result is charged before it is created.
     let count = text.matches(old).take(limit).count();
-    let made = count.checked_mul(new.len()).and_then(|more| more.checked_add(text.len()));
-    meter.charge_bytes(made.ok_or(ExpressionError::BudgetExceeded)?)?;
+    let length = count.checked_mul(new.len()).and_then(|more| more.checked_add(text.len()));
+    meter.charge_bytes(length.ok_or(ExpressionError::BudgetExceeded)?)?;
     Ok(CelValue::shared_text(text.replacen(old, new, count)))
 }
 

@@ -11,11 +11,11 @@ use super::{eval_source_in, on_a_small_stack, test_meter, test_values};
 const DURATION_MAX: Duration = Duration::from_mins(1);
 
 #[track_caller]
-fn eval_bounded(source: String, world: Value) -> Result<Value, ExpressionError> {
+fn eval_bounded(source: String, values: Value) -> Result<Value, ExpressionError> {
     let shown: String = source.chars().take(60).collect();
     let (result, took) = on_a_small_stack(move || {
         let at = Instant::now();
-        let result = eval_source_in(&source, &world, &mut test_meter());
+        let result = eval_source_in(&source, &values, &mut test_meter());
         (result, at.elapsed())
     });
     assert!(took < DURATION_MAX, "{shown}… took {took:?}");
@@ -46,7 +46,7 @@ fn what_doubles_itself_ends() {
 #[test]
 fn loops_within_loops_end() {
     let many: Vec<Value> = (0..1_000).map(Value::from).collect();
-    let world = json!({"input": {"many": many}, "event": {}, "steps": {}, "run": {}});
+    let values = json!({"input": {"many": many}, "event": {}, "steps": {}, "run": {}});
     for source in [
         "input.many.map(a, input.many.map(b, input.many.map(c, input.many.map(d, a))))",
         "input.many.all(a, input.many.all(b, input.many.all(c, true)))",
@@ -54,16 +54,16 @@ fn loops_within_loops_end() {
         "input.many.exists_one(a, input.many.exists(b, a + b < 0))",
         "input.many.all(a, input.many in [input.many] && input.many == input.many)",
     ] {
-        assert_eq!(eval_bounded(source.to_owned(), world.clone()), Err(ExpressionError::BudgetExceeded), "{source}");
+        assert_eq!(eval_bounded(source.to_owned(), values.clone()), Err(ExpressionError::BudgetExceeded), "{source}");
     }
 }
 
 #[test]
 fn an_event_that_is_copied_many_times_ends() {
     let event = json!({"data": "x".repeat(200_000), "items": (0..1_000).collect::<Vec<_>>()});
-    let world = json!({"input": {}, "event": event, "steps": {}, "run": {}});
+    let values = json!({"input": {}, "event": event, "steps": {}, "run": {}});
     // The event is shared, and copied only into the result.
-    assert_eq!(eval_bounded("event.items.map(i, event).size()".to_owned(), world.clone()), Ok(json!(1_000)));
+    assert_eq!(eval_bounded("event.items.map(i, event).size()".to_owned(), values.clone()), Ok(json!(1_000)));
     for source in [
         "event.items.map(i, event)",
         "event.items.map(i, event.data + 'x')",
@@ -73,7 +73,7 @@ fn an_event_that_is_copied_many_times_ends() {
         "event.items.filter(i, event.data == event.data + 'x')",
         "event.items.map(i, event.data.upperAscii())",
     ] {
-        assert_eq!(eval_bounded(source.to_owned(), world.clone()), Err(ExpressionError::BudgetExceeded), "{source}");
+        assert_eq!(eval_bounded(source.to_owned(), values.clone()), Err(ExpressionError::BudgetExceeded), "{source}");
     }
 }
 
@@ -158,10 +158,10 @@ fn deep_values_fit_the_stack() {
     for _ in 0..126 {
         deep = json!([deep]);
     }
-    let world = json!({"input": deep, "event": {}, "steps": {}, "run": {}});
-    assert!(eval_bounded("[input, [input]]".to_owned(), world.clone()).is_ok());
-    assert_eq!(eval_bounded("input == input".to_owned(), world.clone()), Ok(json!(true)));
-    assert!(eval_bounded("[input]".to_owned() + &".map(a,[a])".repeat(24), world).is_ok());
+    let values = json!({"input": deep, "event": {}, "steps": {}, "run": {}});
+    assert!(eval_bounded("[input, [input]]".to_owned(), values.clone()).is_ok());
+    assert_eq!(eval_bounded("input == input".to_owned(), values.clone()), Ok(json!(true)));
+    assert!(eval_bounded("[input]".to_owned() + &".map(a,[a])".repeat(24), values).is_ok());
 }
 
 #[test]
@@ -191,11 +191,11 @@ fn patterns_that_explode_are_refused_or_end() {
     })
     .take(60_000)
     .collect();
-    let world = json!({"input": {"text": text}, "event": {}, "steps": {}, "run": {}});
+    let values = json!({"input": {"text": text}, "event": {}, "steps": {}, "run": {}});
     for pattern in
         ["^(a+)+$", "(a|aa)+$", "(.*a){20}$", "[ab]*a[ab]{12}c", "[ab]*a[ab]{400}c", r"(\w+\s?)*$", "(?i)(x+x+)+y"]
     {
-        let result = eval_bounded(format!("input.text.matches(r'{pattern}')"), world.clone());
+        let result = eval_bounded(format!("input.text.matches(r'{pattern}')"), values.clone());
         assert!(matches!(result, Ok(Value::Bool(_)) | Err(ExpressionError::BudgetExceeded)), "{pattern}: {result:?}");
     }
 }

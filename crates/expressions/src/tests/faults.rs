@@ -152,11 +152,11 @@ fn no_fault_repeats_a_value() {
 
 #[test]
 fn an_event_that_is_not_there_is_null() {
-    let world = json!({"input": {}, "event": null, "steps": {}, "run": {}});
-    let ask = |source: &str| eval_source_in(source, &world, &mut test_meter());
-    assert_eq!(ask("event == null"), Ok(json!(true)));
-    assert_eq!(ask("event != null && event.type == 'x'"), Ok(json!(false)));
-    assert!(ask("event.type").unwrap_err().to_string().contains("`event` is null and has no `type`"));
+    let values = json!({"input": {}, "event": null, "steps": {}, "run": {}});
+    let eval = |source: &str| eval_source_in(source, &values, &mut test_meter());
+    assert_eq!(eval("event == null"), Ok(json!(true)));
+    assert_eq!(eval("event != null && event.type == 'x'"), Ok(json!(false)));
+    assert!(eval("event.type").unwrap_err().to_string().contains("`event` is null and has no `type`"));
 }
 
 #[test]
@@ -173,12 +173,12 @@ fn what_an_expression_looks_at_is_known() {
 
 #[test]
 fn a_condition_is_true_or_false_and_nothing_else() {
-    let world = test_values();
+    let values = test_values();
     let scope = super::ExpressionScope {
-        input: &world["input"],
-        event: &world["event"],
-        steps: &world["steps"],
-        run: &world["run"],
+        input: &values["input"],
+        event: &values["event"],
+        steps: &values["steps"],
+        run: &values["run"],
         now: kernel::base::Timestamp::from_millis(0),
     };
     let test = |source: &str| Expression::parse(source).unwrap().eval_condition(&scope, &mut test_meter());

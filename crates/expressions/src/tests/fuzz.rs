@@ -107,10 +107,10 @@ impl FuzzRandom {
 
 fn try_all(seed: u64, make: fn(&mut FuzzRandom) -> String) {
     on_a_small_stack(move || {
-        let (world, mut random) = (test_values(), FuzzRandom(seed));
+        let (values, mut random) = (test_values(), FuzzRandom(seed));
         for _ in 0..ROUNDS {
             let source = make(&mut random);
-            let _ = eval_source_in(&source, &world, &mut CostMeter::new(2_000, 50_000));
+            let _ = eval_source_in(&source, &values, &mut CostMeter::new(2_000, 50_000));
             let _ = end_of_template(&source);
         }
     });

@@ -30,12 +30,12 @@ fn test_values() -> Value {
     })
 }
 
-fn eval_source_in(source: &str, world: &Value, meter: &mut CostMeter) -> Result<Value, ExpressionError> {
+fn eval_source_in(source: &str, values: &Value, meter: &mut CostMeter) -> Result<Value, ExpressionError> {
     let scope = ExpressionScope {
-        input: &world["input"],
-        event: &world["event"],
-        steps: &world["steps"],
-        run: &world["run"],
+        input: &values["input"],
+        event: &values["event"],
+        steps: &values["steps"],
+        run: &values["run"],
         // A Friday.
         now: Timestamp::from_millis(1_772_182_923_456),
     };

@@ -271,7 +271,7 @@ fn compare_all() {
     let mut env = Env::stdlib();
     env.add_extension(extensions::strings).unwrap();
     let env = Arc::new(env);
-    let world = super::test_values();
+    let values = super::test_values();
     let mut shown = [0_usize; 2];
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &SEED));
@@ -280,7 +280,7 @@ fn compare_all() {
         let mut grammar = Grammar { choices: Choices(numbers.iter()), names: Vec::new() };
         let depth = 1 + grammar.choices.pick_below(4);
         let source = grammar.any_expression(depth);
-        let ours = match eval_source_in(&source, &world, &mut test_meter()) {
+        let ours = match eval_source_in(&source, &values, &mut test_meter()) {
             // The expression is longer than allowed, or exceeds the budget.
             Err(ExpressionError::Invalid { detail, .. }) if detail.contains("at most") => return Ok(()),
             Err(ExpressionError::Invalid { detail, .. }) => {
@@ -293,7 +293,7 @@ fn compare_all() {
         };
         let parsed = PrattParser::new().parse(&source).map_err(|error| TestCaseError::fail(error.to_string()))?;
         let mut context = Context::with_env(env.clone());
-        context.add_variable_from_value("input", into_cel(&world["input"]));
+        context.add_variable_from_value("input", into_cel(&values["input"]));
         let theirs = cel::Value::resolve(&parsed, &context).ok().as_ref().and_then(from_cel);
         tally.borrow_mut()[usize::from(ours.is_some())] += 1;
         if ours == theirs { Ok(()) } else { Err(TestCaseError::fail(format!("{source}: {ours:?}, cel {theirs:?}"))) }

@@ -33,7 +33,7 @@ pub struct DevicePage {
     pub next: Option<DeviceSortKey>,
     /// Whether a device did not fit.
     is_full: bool,
-    room: PageBytes,
+    budget: PageBytes,
     bytes: usize,
 }
 
@@ -44,11 +44,11 @@ impl DeviceQuery {
     }
 
     /// How many devices are likely to fit on the page after this one.
-    pub fn estimate_next_rows(&self, shelf: &DevicePage, limit: usize) -> usize {
-        if shelf.rows.is_empty() {
+    pub fn estimate_next_rows(&self, page: &DevicePage, limit: usize) -> usize {
+        if page.rows.is_empty() {
             self.estimate_first_rows(limit)
         } else {
-            shelf.estimate_rows_in(PAGE_BYTES_MAX).min(limit)
+            page.estimate_rows_in(PAGE_BYTES_MAX).min(limit)
         }
     }
 
@@ -61,25 +61,25 @@ impl DeviceQuery {
         likely: usize,
     ) -> Result<DevicePage> {
         let mut search = DeviceSearch::for_filter(db, &self.filter).await?;
-        let (mut shelf, mut place, mut step) = (DevicePage::default(), after, likely.clamp(1, limit.max(1)));
+        let (mut page, mut position, mut step) = (DevicePage::default(), after, likely.clamp(1, limit.max(1)));
         loop {
-            let found = search.load_devices(place, step).await?;
-            self.append_devices(db, &mut shelf, &found.devices).await?;
-            if shelf.is_full {
-                return Ok(shelf);
+            let found = search.load_devices(position, step).await?;
+            self.append_devices(db, &mut page, &found.devices).await?;
+            if page.is_full {
+                return Ok(page);
             }
-            shelf.next = found.next;
-            let left = limit.saturating_sub(shelf.rows.len());
+            page.next = found.next;
+            let left = limit.saturating_sub(page.rows.len());
             if found.next.is_none() || left == 0 || !search.has_row_budget() {
-                return Ok(shelf);
+                return Ok(page);
             }
-            place = found.next;
-            step = shelf.estimate_rows_in(PAGE_BYTES_MAX.saturating_sub(shelf.bytes)).min(left);
+            position = found.next;
+            step = page.estimate_rows_in(PAGE_BYTES_MAX.saturating_sub(page.bytes)).min(left);
         }
     }
 
     /// Appends devices to the page until one does not fit.
-    async fn append_devices(&self, db: &Db, shelf: &mut DevicePage, devices: &[StoredDevice]) -> Result<()> {
+    async fn append_devices(&self, db: &Db, page: &mut DevicePage, devices: &[StoredDevice]) -> Result<()> {
         for some in devices.chunks(PARTS_ROWS_MAX) {
             let numbers: Vec<i64> = some.iter().map(|stored| stored.number).collect();
             let mut parts = store::load_parts(db, &self.selection.include, &numbers).await?;
@@ -87,10 +87,10 @@ impl DeviceQuery {
                 let parts = parts.remove(&stored.number).unwrap_or_default();
                 let fields = self.selection.fields.clone();
                 let row = InventoryDevice { device: stored.device.clone(), parts, history: None, fields };
-                if !shelf.try_append(row) {
+                if !page.try_append(row) {
                     return Ok(());
                 }
-                shelf.next = Some(self.sort_key(stored));
+                page.next = Some(self.sort_key(stored));
             }
         }
         Ok(())
@@ -108,7 +108,7 @@ impl DeviceQuery {
 impl DevicePage {
     fn try_append(&mut self, row: InventoryDevice) -> bool {
         let size = estimate_size_bytes(&row);
-        self.is_full = !self.room.fits_bytes(size);
+        self.is_full = !self.budget.fits_bytes(size);
         if self.is_full {
             return false;
         }

@@ -265,24 +265,25 @@ pub async fn read_asset_inventory(
         }
         (None, None) => {}
     }
-    let wanted = DeviceQuery { filter, selection };
+    let device_query = DeviceQuery { filter, selection };
     let encoding = match format {
         ListFormat::Json => {
             let after: Option<DeviceSortKey> = page.cursor_key(&caller, PATH)?;
-            let found = wanted.read_page(&db, after, page.limit, wanted.estimate_first_rows(page.limit)).await?;
+            let found =
+                device_query.read_page(&db, after, page.limit, device_query.estimate_first_rows(page.limit)).await?;
             return page.build_cut_page(&caller, PATH, found.rows, found.next).map(InventoryAnswer::Devices);
         }
-        ListFormat::Csv => columns::csv_encoding(&wanted.selection),
+        ListFormat::Csv => columns::csv_encoding(&device_query.selection),
         ListFormat::Ndjson => RowEncoding::Ndjson,
     };
-    let wanted = Arc::new(wanted);
-    let read = move |place: Option<(DeviceSortKey, usize)>| {
-        let (db, wanted) = (db.clone(), wanted.clone());
+    let device_query = Arc::new(device_query);
+    let read = move |position: Option<(DeviceSortKey, usize)>| {
+        let (db, device_query) = (db.clone(), device_query.clone());
         async move {
-            let (after, likely) = place.unzip();
-            let likely = likely.unwrap_or_else(|| wanted.estimate_first_rows(FILE_ROWS));
-            let found = wanted.read_page(&db, after, FILE_ROWS, likely).await?;
-            let likely = wanted.estimate_next_rows(&found, FILE_ROWS);
+            let (after, likely) = position.unzip();
+            let likely = likely.unwrap_or_else(|| device_query.estimate_first_rows(FILE_ROWS));
+            let found = device_query.read_page(&db, after, FILE_ROWS, likely).await?;
+            let likely = device_query.estimate_next_rows(&found, FILE_ROWS);
             Ok(RowBatch { rows: found.rows, next: found.next.map(|key| (key, likely)) })
         }
     };

@@ -98,11 +98,11 @@ impl PartialSchema for InventoryDevice {
             let items = Ref::from_schema_name(name);
             RefOr::T(Schema::Array(ArrayBuilder::new().items(items).description(Some(about.to_owned())).build()))
         };
-        let asked = "Only when `include` names it.";
-        object.properties.insert("disks".into(), list(Disk::name(), asked));
-        object.properties.insert("volumes".into(), list(Volume::name(), asked));
-        object.properties.insert("nics".into(), list(Nic::name(), asked));
-        object.properties.insert("software".into(), list(Software::name(), asked));
+        let when_included = "Only when `include` names it.";
+        object.properties.insert("disks".into(), list(Disk::name(), when_included));
+        object.properties.insert("volumes".into(), list(Volume::name(), when_included));
+        object.properties.insert("nics".into(), list(Nic::name(), when_included));
+        object.properties.insert("software".into(), list(Software::name(), when_included));
         let history =
             "With `id` alone: what changed, oldest first; the last 1000 and about 4 MB of it. All is `view=history`.";
         object.properties.insert("history".into(), list(DeviceChange::name(), history));

@@ -61,9 +61,9 @@ fn is_transient_nic(nic: &Nic) -> bool {
 /// Whether a volume belongs to a container and disappears with it.
 fn is_container_volume(volume: &Volume) -> bool {
     const KINDS: [&str; 3] = ["overlay", "aufs", "fuse.fuse-overlayfs"];
-    const PLACES: [&str; 4] = ["/var/lib/docker/", "/var/lib/containers/", "/var/lib/kubelet/", "/run/containerd/"];
+    const MOUNTS: [&str; 4] = ["/var/lib/docker/", "/var/lib/containers/", "/var/lib/kubelet/", "/run/containerd/"];
     volume.filesystem.as_deref().is_some_and(|kind| KINDS.contains(&kind))
-        || volume.mount.as_deref().is_some_and(|mount| PLACES.iter().any(|place| mount.starts_with(place)))
+        || volume.mount.as_deref().is_some_and(|mount| MOUNTS.iter().any(|prefix| mount.starts_with(prefix)))
 }
 
 fn compare_fields(old: &Device, new: &Device) -> Result<DeviceDifferences> {

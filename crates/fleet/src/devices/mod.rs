@@ -46,9 +46,8 @@ pub use store::{
 };
 pub use stored::{CHANGE_COLUMNS, DEVICE_LIST, DeviceRecordColumns, StoredDevice};
 pub use terms::{
-    ALL_ORGANIZATIONS, DIMENSIONS, DeviceCounter, HEALTH_TERM, NO_ORGANIZATION, ORGANIZATION_TERM, PLATFORM_TERM,
-    STATUS_TERM, TAG_TERM, TYPE_TERM, WORD_TERM, compact_mac, counters_of, format_term, organization_of,
-    searchable_words, terms_of,
+    ALL_ORGANIZATIONS, DeviceCounter, HEALTH_TERM, NO_ORGANIZATION, ORGANIZATION_TERM, PLATFORM_TERM, STATUS_TERM,
+    TAG_TERM, TYPE_TERM, WORD_TERM, compact_mac, counters_of, format_term, organization_of, searchable_words, terms_of,
 };
 
 pub const FEATURE: Feature = Feature {

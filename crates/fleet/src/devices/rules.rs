@@ -86,13 +86,13 @@ pub fn health_of(full: &FullDevice) -> DeviceHealth {
         return DeviceHealth::Unknown;
     }
     let worst_free = full.parts.volumes.iter().filter_map(free_percent).min();
-    let broken = worst_free.is_some_and(|percent| percent < FULL_PERCENT)
+    let is_unhealthy = worst_free.is_some_and(|percent| percent < FULL_PERCENT)
         || device.patch.failed.is_some_and(|failed| failed > 0);
-    let wanting = worst_free.is_some_and(|percent| percent < NEARLY_FULL_PERCENT)
+    let needs_attention = worst_free.is_some_and(|percent| percent < NEARLY_FULL_PERCENT)
         || device.needs_reboot == Some(true)
         || device.warranty.status == WarrantyStatus::Expired
         || device.status == DeviceStatus::Stale;
-    match (broken, wanting) {
+    match (is_unhealthy, needs_attention) {
         (true, _) => DeviceHealth::Unhealthy,
         (false, true) => DeviceHealth::NeedsAttention,
         (false, false) => DeviceHealth::Healthy,

@@ -36,7 +36,7 @@ kernel::statements! {
         VALUES ($1, $2, $3, $4, $5, $6)";
     UPDATE_REPORT = "UPDATE device_reports SET last_seen_at = $3, inventory_at = $4, check_at = $5, digest = $6
         WHERE tenant_id = $1 AND device = $2";
-    NOTE_REPORT = "UPDATE device_reports SET last_seen_at = $3, inventory_at = $4, check_at = $5
+    UPDATE_REPORT_TIMES = "UPDATE device_reports SET last_seen_at = $3, inventory_at = $4, check_at = $5
         WHERE tenant_id = $1 AND device = $2";
     CHECK_AT = "UPDATE device_reports SET check_at = $3 WHERE tenant_id = $1 AND device = $2";
     EDITED = "UPDATE device_reports SET check_at = $3, digest = NULL WHERE tenant_id = $1 AND device = $2";
@@ -107,7 +107,7 @@ async fn load_parts(tx: &mut Tx, found: Option<StoredDevice>) -> Result<Option<L
 pub async fn create_device(
     tx: &mut Tx,
     mut full: FullDevice,
-    noted: ReportRowUpdate,
+    report_update: ReportRowUpdate,
     by: ChangeOrigin,
 ) -> Result<LoadedDevice> {
     let Tick { at, sequence } = tx.tick().await?;
@@ -118,7 +118,7 @@ pub async fn create_device(
     tx.enqueue(INSERT, StoredDevice { device: full.device.clone(), number, sequence }.to_values()?).await?;
     tx.record_change("device", full.device.id).await?;
     tx.enqueue(INSERT_PARTS, parts_row(number, &full.parts)?).await?;
-    let (digest, check_at) = match noted {
+    let (digest, check_at) = match report_update {
         ReportRowUpdate::Report { digest, check_at } => (digest, check_at),
         ReportRowUpdate::CheckAt(check_at) => (None, check_at),
         ReportRowUpdate::Edit => (None, Some(at)),
@@ -126,9 +126,9 @@ pub async fn create_device(
     tx.enqueue(INSERT_REPORT, report_row(number, &full.device, check_at, digest)).await?;
     index::store::update_index(tx, number, None, &full).await?;
     let status = full.device.status.as_str().into();
-    let begun =
+    let created =
         DeviceChanges([("status".to_owned(), FieldChange { from: serde_json::Value::Null, to: status })].into());
-    insert_history(tx, number, &full.device, &begun).await?;
+    insert_history(tx, number, &full.device, &created).await?;
     record_audit(tx, by, "device.create", full.device.id, &DeviceChanges::default()).await?;
     events::publish(tx, &DEVICE_CREATED, full.device.id, &full.device).await?;
     Ok(LoadedDevice { number, full })
@@ -137,49 +137,49 @@ pub async fn create_device(
 /// Saves the new state of a device. Without a difference only the report row is updated, and nothing is published.
 pub async fn save_device(
     tx: &mut Tx,
-    kept: &LoadedDevice,
-    mut after: FullDevice,
-    noted: ReportRowUpdate,
+    before: &LoadedDevice,
+    mut updated: FullDevice,
+    report_update: ReportRowUpdate,
     by: ChangeOrigin,
 ) -> Result<Device> {
     let Tick { at, sequence } = tx.tick().await?;
-    let number = kept.number;
-    rules::update_derived_fields(&mut after, at);
-    let DeviceDifferences { published: told, has_changes: any } = compare_devices(&kept.full, &after)?;
-    match noted {
+    let number = before.number;
+    rules::update_derived_fields(&mut updated, at);
+    let DeviceDifferences { published: published_changes, has_changes } = compare_devices(&before.full, &updated)?;
+    match report_update {
         // Nothing changed, so the stored digest still describes the device.
-        ReportRowUpdate::Report { digest: None, check_at } if !any => {
-            let mut row = report_row(number, &after.device, check_at, None);
+        ReportRowUpdate::Report { digest: None, check_at } if !has_changes => {
+            let mut row = report_row(number, &updated.device, check_at, None);
             row.pop();
-            tx.enqueue(NOTE_REPORT, row).await?;
+            tx.enqueue(UPDATE_REPORT_TIMES, row).await?;
         }
         ReportRowUpdate::Report { digest, check_at } => {
-            tx.enqueue(UPDATE_REPORT, report_row(number, &after.device, check_at, digest)).await?;
+            tx.enqueue(UPDATE_REPORT, report_row(number, &updated.device, check_at, digest)).await?;
         }
-        ReportRowUpdate::Edit if !any => {}
+        ReportRowUpdate::Edit if !has_changes => {}
         ReportRowUpdate::CheckAt(check_at) => tx.enqueue(CHECK_AT, vec![number.into(), check_at.into()]).await?,
         ReportRowUpdate::Edit => tx.enqueue(EDITED, vec![number.into(), at.into()]).await?,
     }
-    if !any {
-        return Ok(after.device);
+    if !has_changes {
+        return Ok(updated.device);
     }
-    after.device.version += 1;
-    after.device.updated_at = at;
-    tx.enqueue(UPDATE, StoredDevice { device: after.device.clone(), number, sequence }.to_values()?).await?;
-    tx.record_change("device", after.device.id).await?;
-    if kept.full.parts != after.parts {
-        tx.enqueue(UPDATE_PARTS, parts_row(number, &after.parts)?).await?;
+    updated.device.version += 1;
+    updated.device.updated_at = at;
+    tx.enqueue(UPDATE, StoredDevice { device: updated.device.clone(), number, sequence }.to_values()?).await?;
+    tx.record_change("device", updated.device.id).await?;
+    if before.full.parts != updated.parts {
+        tx.enqueue(UPDATE_PARTS, parts_row(number, &updated.parts)?).await?;
     }
-    index::store::update_index(tx, number, Some(&kept.full), &after).await?;
-    if after.device.version % TRIM_EVERY == 0 {
+    index::store::update_index(tx, number, Some(&before.full), &updated).await?;
+    if updated.device.version % TRIM_EVERY == 0 {
         tx.enqueue(TRIM_HISTORY, vec![number.into(), HISTORY_MAX.into()]).await?;
     }
-    if !told.0.is_empty() {
-        insert_history(tx, number, &after.device, &told).await?;
-        record_audit(tx, by, "device.update", after.device.id, &told).await?;
-        publish_change(tx, &kept.full.device, &after.device, told).await?;
+    if !published_changes.0.is_empty() {
+        insert_history(tx, number, &updated.device, &published_changes).await?;
+        record_audit(tx, by, "device.update", updated.device.id, &published_changes).await?;
+        publish_change(tx, &before.full.device, &updated.device, published_changes).await?;
     }
-    Ok(after.device)
+    Ok(updated.device)
 }
 
 /// Publishes `device.offline` or `device.updated`.
@@ -199,10 +199,10 @@ pub async fn edit_device(
     change: impl FnOnce(&mut FullDevice) -> Result<()>,
 ) -> Result<Device> {
     tx.tick().await?;
-    let kept = find_device(tx, id).await?.ok_or_else(Error::not_found)?;
-    let mut after = kept.full.clone();
-    change(&mut after)?;
-    save_device(tx, &kept, after, ReportRowUpdate::Edit, ChangeOrigin::Deliberate).await
+    let before = find_device(tx, id).await?.ok_or_else(Error::not_found)?;
+    let mut updated = before.full.clone();
+    change(&mut updated)?;
+    save_device(tx, &before, updated, ReportRowUpdate::Edit, ChangeOrigin::Deliberate).await
 }
 
 /// Locks the report row of a device by its id.
@@ -221,24 +221,25 @@ pub async fn lock_report(tx: &mut Tx, number: i64) -> Result<()> {
 /// Deletes a device. Its tombstone stays for readers of changes.
 pub async fn delete_device(tx: &mut Tx, id: DeviceId, by: ChangeOrigin) -> Result<Device> {
     let Tick { at, sequence } = tx.tick().await?;
-    let kept = find_device(tx, id).await?.ok_or_else(Error::not_found)?;
-    let number = kept.number;
-    let mut after = FullDevice { device: kept.full.device.clone(), parts: DeviceParts::default() };
-    after.device.deleted_at = Some(at);
-    after.device.version += 1;
-    after.device.updated_at = at;
-    tx.enqueue(UPDATE, StoredDevice { device: after.device.clone(), number, sequence }.to_values()?).await?;
+    let before = find_device(tx, id).await?.ok_or_else(Error::not_found)?;
+    let number = before.number;
+    let mut deleted = FullDevice { device: before.full.device.clone(), parts: DeviceParts::default() };
+    deleted.device.deleted_at = Some(at);
+    deleted.device.version += 1;
+    deleted.device.updated_at = at;
+    tx.enqueue(UPDATE, StoredDevice { device: deleted.device.clone(), number, sequence }.to_values()?).await?;
     tx.record_change("device", id).await?;
-    index::store::update_index(tx, number, Some(&kept.full), &after).await?;
+    index::store::update_index(tx, number, Some(&before.full), &deleted).await?;
     tx.enqueue(DELETE_PARTS, vec![number.into()]).await?;
     tx.enqueue(DELETE_IDENTITIES, vec![number.into()]).await?;
     tx.enqueue(END_REPORT, vec![number.into()]).await?;
-    let gone = FieldChange { from: serde_json::Value::Null, to: serde_json::to_value(at).map_err(Error::internal)? };
-    let changes = DeviceChanges([("deleted_at".to_owned(), gone)].into());
-    insert_history(tx, number, &after.device, &changes).await?;
+    let deletion =
+        FieldChange { from: serde_json::Value::Null, to: serde_json::to_value(at).map_err(Error::internal)? };
+    let changes = DeviceChanges([("deleted_at".to_owned(), deletion)].into());
+    insert_history(tx, number, &deleted.device, &changes).await?;
     record_audit(tx, by, "device.delete", id, &DeviceChanges::default()).await?;
-    events::publish(tx, &DEVICE_DELETED, id, &after.device).await?;
-    Ok(after.device)
+    events::publish(tx, &DEVICE_DELETED, id, &deleted.device).await?;
+    Ok(deleted.device)
 }
 
 fn parts_row(number: i64, parts: &DeviceParts) -> Result<Vec<Value>> {
@@ -318,7 +319,7 @@ pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
     }
     let mut all = 0;
     loop {
-        let brought = db.write(async move |tx| {
+        let clamped_rows = db.write(async move |tx| {
             let found: Vec<StoredDevice> = tx.list(IN_FUTURE, args![now, CLAMP_ROWS]).await?;
             let mut rows = Vec::with_capacity(found.len());
             for mut stored in found {
@@ -332,9 +333,9 @@ pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
             }
             tx.exec_each(UPDATE, &rows).await
         });
-        let brought = brought.await?;
-        all += brought;
-        if brought < CLAMP_ROWS.unsigned_abs() {
+        let clamped_rows = clamped_rows.await?;
+        all += clamped_rows;
+        if clamped_rows < CLAMP_ROWS.unsigned_abs() {
             return Ok(all);
         }
     }

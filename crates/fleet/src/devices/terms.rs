@@ -90,9 +90,6 @@ pub struct DeviceCounter {
     pub value: String,
 }
 
-/// The dimensions of the summary, in its order.
-pub const DIMENSIONS: [&str; 7] = ["platform", "os", "type", "status", "health", "organization", "warranty"];
-
 /// All counters that include a device; its software is counted separately.
 pub fn counters_of(device: &Device) -> BTreeSet<DeviceCounter> {
     if device.deleted_at.is_some() {

@@ -67,8 +67,8 @@ pub struct IngestKeySecret(String);
 const SECRET_LEN: usize = 40;
 
 impl IngestKeySecret {
-    pub fn generate(chance: &RandomSource) -> Self {
-        IngestKeySecret(chance.base62_text(SECRET_LEN))
+    pub fn generate(random: &RandomSource) -> Self {
+        IngestKeySecret(random.base62_text(SECRET_LEN))
     }
 
     /// Checks only the form.

@@ -109,15 +109,15 @@ impl<'a> DeviceIdentifiers<'a> {
     pub fn alias_identities(&self) -> Vec<String> {
         let serial = self.serial_number.and_then(real_serial).map(|serial| format_identity('z', serial));
         let host = self.hostname.map(|host| format_identity('h', host));
-        let called = self.display_name.map(|called| format_identity('y', called));
-        serial.into_iter().chain(host).chain(called).collect()
+        let display_name = self.display_name.map(|display_name| format_identity('y', display_name));
+        serial.into_iter().chain(host).chain(display_name).collect()
     }
 
     /// Whether two sets of identifiers cannot be of one machine, even under the same name.
     pub fn conflicts_with(&self, other: &DeviceIdentifiers<'_>) -> bool {
         let differ = |a: Option<&str>, b: Option<&str>| a.zip(b).is_some_and(|(a, b)| !a.eq_ignore_ascii_case(b));
-        let real = |marks: &DeviceIdentifiers<'_>| {
-            (marks.uuid.and_then(real_uuid), marks.serial_number.and_then(real_serial).map(str::to_owned))
+        let real = |identifiers: &DeviceIdentifiers<'_>| {
+            (identifiers.uuid.and_then(real_uuid), identifiers.serial_number.and_then(real_serial).map(str::to_owned))
         };
         let ((uuid, serial), (other_uuid, other_serial)) = (real(self), real(other));
         differ(uuid.as_deref(), other_uuid.as_deref())
@@ -205,44 +205,44 @@ pub fn apply_report(report: &AgentReport, facts: DeviceFacts, full: &mut FullDev
     let agent = report.agent.as_ref();
     let is_same =
         full.device.agent.name.is_some() && full.device.agent.name.as_deref() == agent.map(|agent| agent.name.as_str());
-    let whole = is_same && !report.partial;
+    let is_authoritative = is_same && !report.partial;
     let FullDevice { device, parts } = full;
     device.r#type = facts.device_type.unwrap_or(device.r#type);
     device.platform = facts.platform.unwrap_or(device.platform);
     if let Some(HostFacts { hostname, uuid, memory_bytes, last_logged_user }) = facts.host {
         // A missing name means that the agent does not know it, not that the machine has none.
         update_value(&mut device.hostname, hostname, false);
-        update_value(&mut device.uuid, uuid, whole);
-        update_value(&mut device.memory_bytes, memory_bytes, whole);
-        update_value(&mut device.last_logged_user, last_logged_user, whole);
+        update_value(&mut device.uuid, uuid, is_authoritative);
+        update_value(&mut device.memory_bytes, memory_bytes, is_authoritative);
+        update_value(&mut device.last_logged_user, last_logged_user, is_authoritative);
     }
     if let Some(MachineFacts { manufacturer, model, serial_number, asset_tag }) = facts.machine {
-        update_value(&mut device.manufacturer, manufacturer, whole);
-        update_value(&mut device.model, model, whole);
-        update_value(&mut device.serial_number, serial_number, whole);
+        update_value(&mut device.manufacturer, manufacturer, is_authoritative);
+        update_value(&mut device.model, model, is_authoritative);
+        update_value(&mut device.serial_number, serial_number, is_authoritative);
         update_value(&mut device.asset_tag, asset_tag, false);
     }
     if let Some(SystemFacts { os, last_boot_at }) = facts.system {
-        update_value(&mut device.os.name, os.name, whole);
-        update_value(&mut device.os.version, os.version, whole);
-        update_value(&mut device.os.build, os.build, whole);
-        update_value(&mut device.os.kernel, os.kernel, whole);
-        update_value(&mut device.os.arch, os.arch, whole);
+        update_value(&mut device.os.name, os.name, is_authoritative);
+        update_value(&mut device.os.version, os.version, is_authoritative);
+        update_value(&mut device.os.build, os.build, is_authoritative);
+        update_value(&mut device.os.kernel, os.kernel, is_authoritative);
+        update_value(&mut device.os.arch, os.arch, is_authoritative);
         let last_boot_at = stable_boot_time(device.last_boot_at, last_boot_at);
-        update_value(&mut device.last_boot_at, last_boot_at, whole);
+        update_value(&mut device.last_boot_at, last_boot_at, is_authoritative);
     }
     if let Some(cpu) = facts.cpu {
-        update_value(&mut device.cpu.model, cpu.model, whole);
-        update_value(&mut device.cpu.sockets, cpu.sockets, whole);
-        update_value(&mut device.cpu.cores, cpu.cores, whole);
+        update_value(&mut device.cpu.model, cpu.model, is_authoritative);
+        update_value(&mut device.cpu.sockets, cpu.sockets, is_authoritative);
+        update_value(&mut device.cpu.cores, cpu.cores, is_authoritative);
     }
     if let Some(network) = facts.network {
         parts.nics = network.nics;
         // The gateway is part of the hardware section. Without it, the wrong card might look like the primary one.
         let is_there = parts.nics.iter().any(|nic| nic.mac.is_some() && nic.mac == device.primary_mac);
         if report.hardware.is_some() || !is_there {
-            update_value(&mut device.primary_ip, network.primary_ip, whole);
-            update_value(&mut device.primary_mac, network.primary_mac, whole);
+            update_value(&mut device.primary_ip, network.primary_ip, is_authoritative);
+            update_value(&mut device.primary_mac, network.primary_mac, is_authoritative);
         }
     }
     parts.disks = facts.disks.unwrap_or(std::mem::take(&mut parts.disks));
@@ -252,17 +252,19 @@ pub fn apply_report(report: &AgentReport, facts: DeviceFacts, full: &mut FullDev
     device.agent = DeviceAgent { name, version, device_id: Some(report.device_id.clone()) };
 }
 
-/// Replaces a value by the reported one; clears it only if the report is authoritative (`whole`).
-fn update_value<T>(known: &mut Option<T>, told: Option<T>, whole: bool) {
-    if told.is_some() || whole {
-        *known = told;
+/// Replaces a value by the reported one; clears it only if the report is authoritative (`is_authoritative`).
+fn update_value<T>(stored: &mut Option<T>, reported: Option<T>, is_authoritative: bool) {
+    if reported.is_some() || is_authoritative {
+        *stored = reported;
     }
 }
 
 /// The stored boot time, if the reported one differs only by rounding.
-fn stable_boot_time(known: Option<Timestamp>, told: Option<Timestamp>) -> Option<Timestamp> {
-    match (known, told) {
-        (Some(known), Some(told)) if (known.as_millis() - told.as_millis()).abs() <= BOOT_TOLERANCE_MS => Some(known),
-        (_, told) => told,
+fn stable_boot_time(stored: Option<Timestamp>, reported: Option<Timestamp>) -> Option<Timestamp> {
+    match (stored, reported) {
+        (Some(stored), Some(reported)) if (stored.as_millis() - reported.as_millis()).abs() <= BOOT_TOLERANCE_MS => {
+            Some(stored)
+        }
+        (_, reported) => reported,
     }
 }

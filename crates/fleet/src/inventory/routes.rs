@@ -91,20 +91,20 @@ async fn process_body(
     let settings: DeviceSettings = agent.app().settings.feature_settings();
     let media_type = body.media_type;
     let reporter = Reporter { organization: agent.reach().organization_id, agent_id: agent_id_from_headers(&headers) };
-    let (db, reach, who) = (agent.db(), *agent.reach(), reporter.clone());
+    let (db, reach, sender) = (agent.db(), *agent.reach(), reporter.clone());
     let opening = move || {
         // Moved in whole, with its memory permit.
         let body = body;
-        open_body(&body.bytes, &who)
+        open_body(&body.bytes, &sender)
     };
     let OpenedBody { codec, bytes, digest } = run_blocking(opening).await?;
     let answer = |plain: Vec<u8>| Ok(RawAnswer { media_type, bytes: agent_reports::encode_answer(codec, &plain) });
     let mut parser = Some(parser);
     if bytes.len() >= INVENTORY_BYTES_MIN
-        && let Some(heard) = store::find_unchanged_device(&db, reach, &digest).await?
+        && let Some(device) = store::find_unchanged_device(&db, reach, &digest).await?
     {
         parser = parser.filter(|_| bytes.len() > UNPARSED_BYTES_MAX);
-        if store::record_sign_of_life(&db, settings, reach, heard, SignOfLife::Inventory).await? {
+        if store::record_sign_of_life(&db, settings, reach, device, SignOfLife::Inventory).await? {
             return answer(inventory_answer(format_of(&bytes), agent_from_headers(&headers).as_ref(), settings));
         }
     }
@@ -112,14 +112,14 @@ async fn process_body(
         Some(parser) => parser,
         None => agent.acquire_parser().await?,
     };
-    let (language, message) =
+    let (format, message) =
         run_blocking(move || agent_reports::parse_message(&bytes).map(with_facts).map_err(refusal_error)).await?;
     drop(parser);
     match message {
-        ReceivedMessage::Inventory(taken) => {
-            let (mut report, facts) = *taken;
+        ReceivedMessage::Inventory(inventory) => {
+            let (mut report, facts) = *inventory;
             report.agent = report.agent.take().or_else(|| agent_from_headers(&headers));
-            let reply = inventory_answer(language, report.agent.as_ref(), settings);
+            let reply = inventory_answer(format, report.agent.as_ref(), settings);
             let digest = Some(digest).filter(|_| !report.partial);
             store::save_report(&db, settings, IncomingReport { reach, reporter, report, facts, digest }).await?;
             index_software(&db).await;
@@ -127,7 +127,7 @@ async fn process_body(
         }
         ReceivedMessage::Question { device_id } => {
             store::record_contact(&db, settings, reach, &reporter, &device_id).await?;
-            answer(match language {
+            answer(match format {
                 MessageFormat::Json => agent_reports::json_contact(report_hours(settings)),
                 // An agent that can speak JSON switches to it after a JSON answer.
                 MessageFormat::Xml if reporter.agent_id.is_some() => agent_reports::json_ok(report_hours(settings)),
@@ -168,8 +168,8 @@ fn open_body(body: &[u8], reporter: &Reporter) -> Result<OpenedBody> {
     let bytes = agent_reports::inflate_body(body, codec).map_err(refusal_error)?.into_owned();
     // The sender is part of the digest: the same body from another sender is another device.
     let organization = reporter.organization.map(|id| id.to_string()).unwrap_or_default();
-    let who = [organization.as_bytes(), b"\n", reporter.agent_id.as_deref().unwrap_or_default().as_bytes(), b"\n"];
-    let digest = sha256_parts(who.into_iter().chain(agent_reports::fingerprint_parts(&bytes)));
+    let sender = [organization.as_bytes(), b"\n", reporter.agent_id.as_deref().unwrap_or_default().as_bytes(), b"\n"];
+    let digest = sha256_parts(sender.into_iter().chain(agent_reports::fingerprint_parts(&bytes)));
     Ok(OpenedBody { codec, digest: BASE64.encode(digest), bytes })
 }
 
@@ -180,7 +180,7 @@ enum ReceivedMessage {
     Other(String),
 }
 
-fn with_facts((language, message): (MessageFormat, AgentMessage)) -> (MessageFormat, ReceivedMessage) {
+fn with_facts((format, message): (MessageFormat, AgentMessage)) -> (MessageFormat, ReceivedMessage) {
     let read = match message {
         AgentMessage::Inventory(mut report) => {
             let facts = agent_reports::extract_facts(&mut report);
@@ -191,7 +191,7 @@ fn with_facts((language, message): (MessageFormat, AgentMessage)) -> (MessageFor
         }
         AgentMessage::Other(name) => ReceivedMessage::Other(name),
     };
-    (language, read)
+    (format, read)
 }
 
 fn report_hours(settings: DeviceSettings) -> u32 {
@@ -200,11 +200,11 @@ fn report_hours(settings: DeviceSettings) -> u32 {
 
 /// The answer to an accepted inventory.
 fn inventory_answer(
-    language: MessageFormat,
+    format: MessageFormat,
     agent: Option<&agent_reports::AgentInfo>,
     settings: DeviceSettings,
 ) -> Vec<u8> {
-    match language {
+    match format {
         MessageFormat::Json => agent_reports::json_ok(report_hours(settings)),
         MessageFormat::Xml => agent_reports::xml_inventory_for(agent),
     }
@@ -236,9 +236,9 @@ fn refusal_error(refusal: ReportRefusal) -> Error {
 /// Agents that speak JSON print the error message; the others print only the status.
 fn render_error(headers: &HeaderMap, error: &Error) -> Option<RenderedError> {
     let is_json = headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
-    let spoken =
+    let rendered =
         || RenderedError { media_type: "application/json", body: agent_reports::json_error(error.detail()).into() };
-    (is_json || headers.contains_key(AGENT_ID)).then(spoken)
+    (is_json || headers.contains_key(AGENT_ID)).then(rendered)
 }
 
 /// Runs a job off the request threads.

@@ -16,7 +16,7 @@ kernel::statements! {
     // The device is a subquery and not a join: a join might start with all devices of the tenant.
     /// Devices with an identity, newest first, below a number. The status is null unless the device is live and in reach: of
     /// the organization of the key, or of none.
-    KNOWN = "SELECT i.number, (SELECT d.status FROM devices d WHERE d.tenant_id = $1 AND d.number = i.number
+    LIST_MATCHES = "SELECT i.number, (SELECT d.status FROM devices d WHERE d.tenant_id = $1 AND d.number = i.number
             AND d.deleted_at IS NULL AND (CAST($3 AS TEXT) IS NULL OR d.organization_id IS NULL OR d.organization_id = $3))
         FROM device_identities i WHERE i.tenant_id = $1 AND i.identity = $2 AND i.number < $4
         ORDER BY i.number DESC LIMIT $5";
@@ -24,15 +24,15 @@ kernel::statements! {
             AND d.deleted_at IS NULL AND (CAST($3 AS TEXT) IS NULL OR d.organization_id IS NULL OR d.organization_id = $3))
         FROM device_reports r WHERE r.tenant_id = $1 AND r.digest = $2 LIMIT $4";
     /// Times never go back, though several reports of one device may be saved at once.
-    NOTE_SEEN = "UPDATE device_reports SET last_seen_at = CASE WHEN last_seen_at > $3 THEN last_seen_at ELSE $3 END
+    UPDATE_LAST_SEEN = "UPDATE device_reports SET last_seen_at = CASE WHEN last_seen_at > $3 THEN last_seen_at ELSE $3 END
         WHERE tenant_id = $1 AND device = $2";
-    NOTE_INVENTORY = "UPDATE device_reports SET last_seen_at = CASE WHEN last_seen_at > $3 THEN last_seen_at ELSE $3 END,
+    UPDATE_LAST_INVENTORY = "UPDATE device_reports SET last_seen_at = CASE WHEN last_seen_at > $3 THEN last_seen_at ELSE $3 END,
             inventory_at = CASE WHEN inventory_at > $3 THEN inventory_at ELSE $3 END
         WHERE tenant_id = $1 AND device = $2";
     STATUS = "SELECT status FROM devices WHERE tenant_id = $1 AND number = $2 AND deleted_at IS NULL";
     IDENTITIES = "SELECT identity, added_at FROM device_identities /* INDEXED BY device_identities_by_device */
         WHERE tenant_id = $1 AND number = $2";
-    WHOSE = "SELECT organization_id, possible_duplicate_of FROM devices WHERE tenant_id = $1 AND number = $2";
+    OWNER = "SELECT organization_id, possible_duplicate_of FROM devices WHERE tenant_id = $1 AND number = $2";
     INSERT_IDENTITY = "INSERT INTO device_identities (tenant_id, identity, number, added_at) VALUES ($1, $2, $3, $4)";
     TOUCH_IDENTITY = "UPDATE device_identities SET added_at = $4 WHERE tenant_id = $1 AND identity = $2 AND number = $3";
     DELETE_IDENTITY = "DELETE FROM device_identities WHERE tenant_id = $1 AND identity = $2 AND number = $3";
@@ -71,10 +71,10 @@ enum IdentityMatch {
 }
 
 /// Saves a report: creates or changes its device, or only updates the report row if nothing differs.
-pub async fn save_report(db: &Db, settings: DeviceSettings, taken: IncomingReport) -> Result<()> {
+pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingReport) -> Result<()> {
     db.write(async move |tx| {
         let now = tx.tick().await?.at;
-        let IncomingReport { reach, reporter, report, facts, digest } = taken;
+        let IncomingReport { reach, reporter, report, facts, digest } = incoming;
         // A body may take minutes to arrive; a key that was revoked meanwhile is refused.
         ingest_keys::confirm_ingest_key(tx, reach.key_id).await?;
         let named = resolve_organization(tx, &reporter, report.tag.as_deref()).await?;
@@ -87,38 +87,38 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, taken: IncomingRepor
             }
             found => found,
         };
-        let mut after = blank_device(now);
-        let kept = match found {
+        let mut updated = blank_device(now);
+        let stored = match found {
             IdentityMatch::One(number) => devices::find_device_by_number(tx, number).await?,
             IdentityMatch::Ambiguous(first) => {
                 let first = devices::find_device_by_number(tx, first).await?;
-                after.device.possible_duplicate_of = first.map(|kept| kept.full.device.id);
+                updated.device.possible_duplicate_of = first.map(|stored| stored.full.device.id);
                 None
             }
             IdentityMatch::None => None,
         };
-        if let Some(kept) = &kept {
-            after = kept.full.clone();
+        if let Some(stored) = &stored {
+            updated = stored.full.clone();
         }
-        apply_report(&report, facts, &mut after);
-        mark_seen(&mut after, now);
+        apply_report(&report, facts, &mut updated);
+        mark_seen(&mut updated, now);
         // Partial reports of a new device are no inventory, however many arrive: its health stays unknown.
-        let is_inventory = !report.partial || after.device.inventory_at.is_some();
-        after.device.inventory_at = is_inventory.then_some(now);
+        let is_inventory = !report.partial || updated.device.inventory_at.is_some();
+        updated.device.inventory_at = is_inventory.then_some(now);
         // An archived organization gets no new devices; a device that belongs to it stays.
         let joined = named.filter(|(_, is_archived)| !is_archived).map(|(id, _)| id);
-        after.device.organization_id = joined.or(after.device.organization_id);
+        updated.device.organization_id = joined.or(updated.device.organization_id);
         // A tag without an organization may get one tomorrow: without a digest the same report is parsed again then.
-        let is_there = organization.is_some() && after.device.organization_id == organization;
+        let is_there = organization.is_some() && updated.device.organization_id == organization;
         let digest = digest.filter(|_| report.tag.is_none() || is_there);
-        let names = identities_of(&after, given);
-        let noted = ReportRowUpdate::Report { digest, check_at: schedule_check(&after, settings) };
-        let number = match kept {
-            Some(kept) => {
-                devices::save_device(tx, &kept, after, noted, ChangeOrigin::Automatic).await?;
-                kept.number
+        let names = identities_of(&updated, given);
+        let report_update = ReportRowUpdate::Report { digest, check_at: schedule_check(&updated, settings) };
+        let number = match stored {
+            Some(stored) => {
+                devices::save_device(tx, &stored, updated, report_update, ChangeOrigin::Automatic).await?;
+                stored.number
             }
-            None => devices::create_device(tx, after, noted, ChangeOrigin::Automatic).await?.number,
+            None => devices::create_device(tx, updated, report_update, ChangeOrigin::Automatic).await?.number,
         };
         save_identities(tx, number, names, now).await
     })
@@ -127,8 +127,8 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, taken: IncomingRepor
 
 /// All identities of a device.
 pub fn identities_of(full: &FullDevice, given: Vec<Vec<String>>) -> BTreeSet<String> {
-    let marks = DeviceIdentifiers::from_device(full);
-    given.into_iter().chain(marks.identity_levels()).chain([marks.alias_identities()]).flatten().collect()
+    let identifiers = DeviceIdentifiers::from_device(full);
+    given.into_iter().chain(identifiers.identity_levels()).chain([identifiers.alias_identities()]).flatten().collect()
 }
 
 /// Sets the device online and its times.
@@ -169,7 +169,8 @@ async fn resolve_organization(tx: &mut Tx, reporter: &Reporter, tag: Option<&str
 pub async fn list_by_identity(tx: &mut Tx, name: &str, reach: Option<OrganizationId>) -> Result<Vec<i64>> {
     let (mut numbers, mut before) = (Vec::new(), i64::MAX);
     for step in CANDIDATE_STEPS {
-        let found: Vec<(i64, Option<String>)> = tx.list(KNOWN, args![name, reach, before, row_limit(step)]).await?;
+        let found: Vec<(i64, Option<String>)> =
+            tx.list(LIST_MATCHES, args![name, reach, before, row_limit(step)]).await?;
         let last = found.last().filter(|_| found.len() == step).map(|(number, _)| *number);
         numbers.extend(found.into_iter().filter(|(_, status)| status.is_some()).map(|(number, _)| number));
         match last {
@@ -206,7 +207,7 @@ async fn match_agent_identities(
         }
         let mut flagged = None;
         for number in &numbers {
-            let found: Option<(Option<OrganizationId>, Option<DeviceId>)> = tx.find(WHOSE, args![number]).await?;
+            let found: Option<(Option<OrganizationId>, Option<DeviceId>)> = tx.find(OWNER, args![number]).await?;
             let Some((of, duplicate)) = found else { continue };
             if own.is_some() && of == own {
                 return Ok(IdentityMatch::One(*number));
@@ -239,27 +240,27 @@ fn is_agent_identity(identity: &str) -> bool {
     identity.starts_with("a:") || identity.starts_with("d:")
 }
 
-/// Replaces the identities of a device by the wanted ones; agent identities stay up to their limit.
-pub async fn save_identities(tx: &mut Tx, number: i64, wanted: BTreeSet<String>, now: Timestamp) -> Result<()> {
-    let known: Vec<(String, Timestamp)> = tx.list(IDENTITIES, args![number]).await?;
-    let mut known: BTreeMap<String, Timestamp> = known.into_iter().collect();
-    let came: Vec<&String> = wanted.iter().filter(|name| !known.contains_key(*name)).collect();
+/// Replaces the identities of a device by these; agent identities stay up to their limit.
+pub async fn save_identities(tx: &mut Tx, number: i64, identities: BTreeSet<String>, now: Timestamp) -> Result<()> {
+    let stored: Vec<(String, Timestamp)> = tx.list(IDENTITIES, args![number]).await?;
+    let mut stored: BTreeMap<String, Timestamp> = stored.into_iter().collect();
+    let added: Vec<&String> = identities.iter().filter(|name| !stored.contains_key(*name)).collect();
     let is_due = |name: &&String| {
-        is_agent_identity(name) && known.get(*name).is_some_and(|at| at.plus_ms(TOUCH_INTERVAL_MS) <= now)
+        is_agent_identity(name) && stored.get(*name).is_some_and(|at| at.plus_ms(TOUCH_INTERVAL_MS) <= now)
     };
-    let used: Vec<&String> = wanted.iter().filter(is_due).collect();
-    let mut gone: Vec<String> =
-        known.keys().filter(|name| !is_agent_identity(name) && !wanted.contains(*name)).cloned().collect();
-    known.extend(came.iter().map(|name| ((*name).clone(), now)));
+    let used: Vec<&String> = identities.iter().filter(is_due).collect();
+    let mut removed: Vec<String> =
+        stored.keys().filter(|name| !is_agent_identity(name) && !identities.contains(*name)).cloned().collect();
+    stored.extend(added.iter().map(|name| ((*name).clone(), now)));
     let mut given: Vec<(&Timestamp, &String)> =
-        known.iter().filter(|(name, _)| is_agent_identity(name)).map(|(n, at)| (at, n)).collect();
-    given.sort_by_key(|(at, name)| (wanted.contains(*name), **at));
+        stored.iter().filter(|(name, _)| is_agent_identity(name)).map(|(n, at)| (at, n)).collect();
+    given.sort_by_key(|(at, name)| (identities.contains(*name), **at));
     let surplus = given.len().saturating_sub(AGENT_IDENTITIES_MAX);
-    gone.extend(given.into_iter().take(surplus).map(|(_, name)| name.clone()));
-    for name in &gone {
+    removed.extend(given.into_iter().take(surplus).map(|(_, name)| name.clone()));
+    for name in &removed {
         tx.enqueue(DELETE_IDENTITY, vec![name.as_str().into(), number.into()]).await?;
     }
-    for name in came {
+    for name in added {
         tx.enqueue(INSERT_IDENTITY, vec![name.as_str().into(), number.into(), Value::from(now)]).await?;
     }
     for name in used {
@@ -302,13 +303,13 @@ pub async fn record_contact(
     let (given, own) = (agent_identities(reporter, device_id), reporter.organization);
     for name in given.iter().flatten() {
         let found: Vec<(i64, Option<String>)> =
-            db.list(KNOWN, args![name, own, i64::MAX, row_limit(CANDIDATES_MAX)]).await?;
+            db.list(LIST_MATCHES, args![name, own, i64::MAX, row_limit(CANDIDATES_MAX)]).await?;
         let is_all = found.len() < CANDIDATES_MAX;
         let mut live = found.into_iter().filter_map(|(number, status)| Some(SeenDevice { number, status: status? }));
         match (live.next(), live.next()) {
             (None, _) if is_all => {}
-            (Some(heard), None) if is_all => {
-                return record_sign_of_life(db, settings, reach, heard, SignOfLife::Contact).await.map(drop);
+            (Some(device), None) if is_all => {
+                return record_sign_of_life(db, settings, reach, device, SignOfLife::Contact).await.map(drop);
             }
             _ => return record_ambiguous_contact(db, settings, reach, given).await,
         }
@@ -337,13 +338,13 @@ pub async fn record_sign_of_life(
     db: &Db,
     settings: DeviceSettings,
     reach: IngestReach,
-    heard: SeenDevice,
+    device: SeenDevice,
     sign: SignOfLife,
 ) -> Result<bool> {
-    let SeenDevice { number, status } = heard;
+    let SeenDevice { number, status } = device;
     let sql = match sign {
-        SignOfLife::Contact => NOTE_SEEN,
-        SignOfLife::Inventory => NOTE_INVENTORY,
+        SignOfLife::Contact => UPDATE_LAST_SEEN,
+        SignOfLife::Inventory => UPDATE_LAST_INVENTORY,
     };
     let online = DeviceStatus::Online.as_str();
     if status == online {
@@ -364,12 +365,12 @@ pub async fn record_sign_of_life(
     db.write(async move |tx| {
         let now = tx.tick().await?.at;
         ingest_keys::confirm_ingest_key(tx, reach.key_id).await?;
-        let Some(kept) = devices::find_device_by_number(tx, number).await? else { return Ok(false) };
-        let mut after = kept.full.clone();
-        mark_seen(&mut after, now);
+        let Some(stored) = devices::find_device_by_number(tx, number).await? else { return Ok(false) };
+        let mut updated = stored.full.clone();
+        mark_seen(&mut updated, now);
         tx.exec(sql, args![number, now]).await?;
-        let check_at = schedule_check(&after, settings);
-        devices::save_device(tx, &kept, after, ReportRowUpdate::CheckAt(check_at), ChangeOrigin::Automatic).await?;
+        let check_at = schedule_check(&updated, settings);
+        devices::save_device(tx, &stored, updated, ReportRowUpdate::CheckAt(check_at), ChangeOrigin::Automatic).await?;
         Ok(true)
     })
     .await

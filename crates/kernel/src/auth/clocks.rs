@@ -71,13 +71,13 @@ pub async fn list_clocks(db: &Db) -> Result<Vec<TenantClock>> {
 /// The tenant's clock and the current time (the database's own where it has one). `None` unless the clock is so far ahead
 /// that nothing can be written.
 pub async fn find_stuck_clock(db: &Db) -> Result<Option<(Timestamp, Timestamp)>> {
-    let stood: Timestamp = db.get_one(GET_CLOCK, crate::args![]).await?;
+    let clock_at: Timestamp = db.get_one(GET_CLOCK, crate::args![]).await?;
     let now = db.database_now().await?;
-    Ok(is_stuck(stood, now).then_some((stood, now)))
+    Ok(is_stuck(clock_at, now).then_some((clock_at, now)))
 }
 
-fn is_stuck(stood: Timestamp, now: Timestamp) -> bool {
-    stood > now.plus_ms(CLOCK_AHEAD_MAX_MS)
+fn is_stuck(clock_at: Timestamp, now: Timestamp) -> bool {
+    clock_at > now.plus_ms(CLOCK_AHEAD_MAX_MS)
 }
 
 /// Deletes sessions and sign-in links with future timestamps, and clamps the last uses of keys to `now`.
@@ -93,16 +93,16 @@ pub async fn clamp_future_credentials(db: &Db, now: Timestamp) -> Result<()> {
 /// tenant can write.
 pub async fn reset_clock(db: &Db) -> Result<Timestamp> {
     db.write(async |tx| {
-        let stood: Timestamp = tx.get_one(GET_CLOCK, crate::args![]).await?;
+        let clock_at: Timestamp = tx.get_one(GET_CLOCK, crate::args![]).await?;
         let now = tx.database_now();
         // Another repair may have finished first.
-        if !is_stuck(stood, now) {
+        if !is_stuck(clock_at, now) {
             return Ok(now);
         }
         tx.exec(SET_CLOCK_BACK, crate::args![now]).await?;
         tx.tick().await?;
         let mut changes = AuditChanges::default();
-        changes.add_if_changed("last_at", stood.to_string(), now.to_string());
+        changes.add_if_changed("last_at", clock_at.to_string(), now.to_string());
         let tenant = tx.tenant_id().map(|id| id.to_string()).unwrap_or_default();
         audit::record_entry(tx, NewAuditEntry::new("clock.repair", "tenant", tenant).with_changes(changes)).await?;
         Ok(now)

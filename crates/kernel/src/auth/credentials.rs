@@ -32,10 +32,10 @@ crate::statements! {
         WHERE s.token_hash = $1";
     STORED_KEYS = "SELECT public_id, secret_hash FROM api_key_secrets WHERE public_id > $1 ORDER BY public_id LIMIT $2";
     STORED_SESSIONS = "SELECT token_hash FROM sessions WHERE token_hash > $1 ORDER BY token_hash LIMIT $2";
-    NOTE_KEY_USE = "INSERT INTO api_key_uses (tenant_id, key_id, last_used_at, last_used_ip) VALUES ($1, $2, $3, $4)
+    SAVE_KEY_USE = "INSERT INTO api_key_uses (tenant_id, key_id, last_used_at, last_used_ip) VALUES ($1, $2, $3, $4)
         ON CONFLICT (tenant_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_at, last_used_ip = excluded.last_used_ip
         WHERE api_key_uses.last_used_at < excluded.last_used_at";
-    NOTE_SESSION_USE = "UPDATE sessions SET last_seen_at = $2 WHERE id = $1 AND last_seen_at < $2";
+    SAVE_SESSION_USE = "UPDATE sessions SET last_seen_at = $2 WHERE id = $1 AND last_seen_at < $2";
 }
 
 /// An API key as stored.
@@ -123,13 +123,13 @@ const CACHE_ENTRIES_MAX: usize = 20_000;
 /// Known credentials; beyond this, each new one evicts another. They take a few megabytes.
 const KNOWN_MAX: usize = 50_000;
 /// Rows per statement when they are loaded.
-const LEARN_ROWS: i64 = 1_000;
+const LOAD_ROWS: i64 = 1_000;
 
 #[derive(Default)]
 pub struct Credentials {
     cache: Mutex<CredentialCache>,
-    /// Hashes of stored credentials that this node knows of. A known credential gets no rights by that; it is only looked up
-    /// even when its address is throttled because somebody guesses there.
+    /// Hashes of stored credentials that this node has seen. A known credential is looked up even while its address is
+    /// throttled because of wrong guesses. Being known grants no rights.
     known: Mutex<HashSet<[u8; 32]>>,
     /// The same for passes, which are stored by their features.
     known_passes: Mutex<HashSet<[u8; 32]>>,
@@ -184,14 +184,14 @@ impl Credentials {
         let mut stored = HashSet::new();
         let mut after = String::new();
         while stored.len() < KNOWN_MAX {
-            let rows: Vec<(String, Vec<u8>)> = db.list(STORED_KEYS, crate::args![after, LEARN_ROWS]).await?;
+            let rows: Vec<(String, Vec<u8>)> = db.list(STORED_KEYS, crate::args![after, LOAD_ROWS]).await?;
             let Some((last, _)) = rows.last() else { break };
             after.clone_from(last);
             stored.extend(rows.into_iter().filter_map(|(_, hash)| <[u8; 32]>::try_from(hash).ok()));
         }
         let mut after = Vec::new();
         while stored.len() < KNOWN_MAX {
-            let rows: Vec<Vec<u8>> = db.list(STORED_SESSIONS, crate::args![after.as_slice(), LEARN_ROWS]).await?;
+            let rows: Vec<Vec<u8>> = db.list(STORED_SESSIONS, crate::args![after.as_slice(), LOAD_ROWS]).await?;
             let Some(last) = rows.last() else { break };
             after.clone_from(last);
             stored.extend(rows.into_iter().filter_map(|hash| <[u8; 32]>::try_from(hash).ok()));
@@ -257,8 +257,8 @@ impl Credentials {
     }
 
     fn check_session(&self, session: &CachedSession, now: Timestamp, idle_ms: i64) -> Result<ValidPrincipal> {
-        let noted = lock_mutex(&self.uses).sessions.get(&session.id).copied();
-        let last_seen = noted.map_or(session.last_seen_at, |noted| noted.max(session.last_seen_at));
+        let unsaved_use = lock_mutex(&self.uses).sessions.get(&session.id).copied();
+        let last_seen = unsaved_use.map_or(session.last_seen_at, |used_at| used_at.max(session.last_seen_at));
         if session.expires_at.min(last_seen.plus_ms(idle_ms)) <= now {
             return Err(Error::new(Code::SessionExpired, "The session has expired; sign in again."));
         }
@@ -320,7 +320,7 @@ impl Credentials {
             let written = chunk.to_vec();
             db.write(async move |tx| {
                 for (id, (tenant, at, address)) in written {
-                    tx.exec(NOTE_KEY_USE, crate::args![tenant, id, at, address.to_string()]).await?;
+                    tx.exec(SAVE_KEY_USE, crate::args![tenant, id, at, address.to_string()]).await?;
                 }
                 Ok(())
             })
@@ -337,7 +337,7 @@ impl Credentials {
             let written = chunk.to_vec();
             db.write(async move |tx| {
                 for (id, at) in written {
-                    tx.exec(NOTE_SESSION_USE, crate::args![id, at]).await?;
+                    tx.exec(SAVE_SESSION_USE, crate::args![id, at]).await?;
                 }
                 Ok(())
             })

@@ -28,8 +28,8 @@ impl PublicId {
 pub struct PlainKey(String);
 
 impl PlainKey {
-    pub fn generate(chance: &RandomSource) -> Self {
-        let body = format!("{PREFIX}{}_{}", chance.base62_text(PUBLIC_ID_LEN), chance.base62_text(RANDOM_LEN));
+    pub fn generate(random: &RandomSource) -> Self {
+        let body = format!("{PREFIX}{}_{}", random.base62_text(PUBLIC_ID_LEN), random.base62_text(RANDOM_LEN));
         let checksum = compute_checksum(&body).map(char::from);
         PlainKey(body + &String::from_iter(checksum))
     }
@@ -90,8 +90,8 @@ mod tests {
         // The check value of CRC32 (IEEE), read back from its six digits.
         let mut value = 0u64;
         for digit in compute_checksum("123456789") {
-            let place = BASE62.iter().position(|c| *c == digit);
-            value = value * 62 + place.unwrap() as u64;
+            let index = BASE62.iter().position(|c| *c == digit);
+            value = value * 62 + index.unwrap() as u64;
         }
         assert_eq!(value, 0xCBF4_3926);
     }

@@ -40,6 +40,6 @@ pub(crate) use authority::STATEMENTS as AUTHORITY_STATEMENTS;
 pub(crate) use clocks::STATEMENTS as CLOCK_STATEMENTS;
 pub(crate) use credentials::STATEMENTS as CREDENTIAL_STATEMENTS;
 pub(crate) use people::STATEMENTS as PEOPLE_STATEMENTS;
-pub(crate) use rights::STATEMENTS as STANDING_STATEMENTS;
+pub(crate) use rights::STATEMENTS as RIGHTS_STATEMENTS;
 pub(crate) use sessions::STATEMENTS as SESSION_STATEMENTS;
 pub(crate) use signin_links::STATEMENTS as SIGNIN_LINK_STATEMENTS;

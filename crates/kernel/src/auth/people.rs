@@ -29,13 +29,13 @@ pub async fn create_tenant(store: &Store, name: &str, slug: &str) -> Result<Tena
     let name = Label::parse(name).map_err(|detail| Error::invalid("/name", "invalid_name", detail))?.into_string();
     check_slug(slug)?;
     let tenant = Tenant { id: TenantId::new(store.env()), slug: slug.to_owned(), name };
-    let made = tenant.clone();
+    let created = tenant.clone();
     store
         .tenant(tenant.id, Actor::for_operator(store.env()))
         .write(async move |tx| insert_tenant(tx, &tenant).await)
         .await
         .on_duplicate(|| Error::conflict(format!("A tenant with the slug {slug:?} exists already.")))?;
-    Ok(made)
+    Ok(created)
 }
 
 /// Inserts a tenant in a transaction of its own handle, to which the caller can add more records.

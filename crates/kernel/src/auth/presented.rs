@@ -35,8 +35,8 @@ impl PresentedCredential {
             take(PresentedCredential::Cookie(value));
         }
         if count > 1 {
-            let told = "Send one credential: the session cookie, Authorization or X-API-Key.";
-            return Err(Error::new(Code::AmbiguousCredentials, told));
+            let detail = "Send one credential: the session cookie, Authorization or X-API-Key.";
+            return Err(Error::new(Code::AmbiguousCredentials, detail));
         }
         Ok(found)
     }

@@ -116,14 +116,15 @@ pub struct RightsBatch(HashMap<CredentialRef, Option<Rights>>);
 
 impl RightsBatch {
     /// Runs at most two statements, whatever the number of credentials.
-    pub async fn load_rights(db: &Db, standings: impl IntoIterator<Item = CredentialRef>) -> Result<Self> {
-        let mut found: HashMap<CredentialRef, Option<Rights>> = standings.into_iter().map(|one| (one, None)).collect();
+    pub async fn load_rights(db: &Db, credentials: impl IntoIterator<Item = CredentialRef>) -> Result<Self> {
+        let mut found: HashMap<CredentialRef, Option<Rights>> =
+            credentials.into_iter().map(|one| (one, None)).collect();
         let now = db.env().now();
         let (mut keys, mut sessions) = (HashMap::new(), HashMap::new());
-        for standing in found.keys() {
-            match standing {
-                CredentialRef::Key { secret, .. } => drop(keys.insert(secret.as_str().to_owned(), *standing)),
-                CredentialRef::Session { session, .. } => drop(sessions.insert(session.to_string(), *standing)),
+        for credential in found.keys() {
+            match credential {
+                CredentialRef::Key { secret, .. } => drop(keys.insert(secret.as_str().to_owned(), *credential)),
+                CredentialRef::Session { session, .. } => drop(sessions.insert(session.to_string(), *credential)),
             }
         }
         if !keys.is_empty() {
@@ -131,8 +132,8 @@ impl RightsBatch {
                 Select::new(LIST_KEYS).bind_value(now).where_in("s.public_id", keys.keys().map(String::as_str));
             let rows: Vec<KeyedRow<KeyRightsRow>> = db.select(&select.limit(keys.len())).await?;
             for KeyedRow { row, name } in rows {
-                let standing = keys.get(&name).copied();
-                found.extend(standing.map(|standing| (standing, Some(row.into_rights(Some(standing))))));
+                let credential = keys.get(&name).copied();
+                found.extend(credential.map(|credential| (credential, Some(row.into_rights(Some(credential))))));
             }
         }
         if !sessions.is_empty() {
@@ -140,8 +141,8 @@ impl RightsBatch {
                 Select::new(LIST_SESSIONS).bind_value(now).where_in("s.id", sessions.keys().map(String::as_str));
             let rows: Vec<KeyedRow<UserRightsRow>> = db.select(&select.limit(sessions.len())).await?;
             for KeyedRow { row: UserRightsRow(row), name } in rows {
-                let standing = sessions.get(&name).copied();
-                found.extend(standing.map(|standing| (standing, user_rights(Some(standing), &row))));
+                let credential = sessions.get(&name).copied();
+                found.extend(credential.map(|credential| (credential, user_rights(Some(credential), &row))));
             }
         }
         Ok(RightsBatch(found))
@@ -149,10 +150,10 @@ impl RightsBatch {
 
     /// Like [`CredentialRef::confirm_rights_now`], with the rights in this batch. Returns `None` if the credential is not
     /// in it.
-    pub(crate) fn check_rights(&self, standing: CredentialRef, scope: Scope, db: &Db) -> Option<Result<Rights>> {
-        let rights = self.0.get(&standing)?.clone();
-        let judged = check_restrictions(rights, db.env().now(), db.actor().address);
-        Some(judged.and_then(|rights| rights.require_scope(scope).map(|()| rights)))
+    pub(crate) fn check_rights(&self, credential: CredentialRef, scope: Scope, db: &Db) -> Option<Result<Rights>> {
+        let rights = self.0.get(&credential)?.clone();
+        let checked = check_restrictions(rights, db.env().now(), db.actor().address);
+        Some(checked.and_then(|rights| rights.require_scope(scope).map(|()| rights)))
     }
 }
 
@@ -198,12 +199,12 @@ impl PendingRights {
     }
 
     async fn await_valid_rights(self, tx: &mut Tx) -> Result<Rights> {
-        let (standing, asked_at) = (self.credential, self.at);
+        let (credential, queried_at) = (self.credential, self.at);
         let mut rights = self.await_row(tx).await?;
         // The query may have waited for the clock, and a credential may have ended meanwhile.
         let now = tx.env().now();
-        if now > asked_at.plus_ms(WAIT_MS) {
-            rights = standing.send_rights_query(tx).await?.await_row(tx).await?;
+        if now > queried_at.plus_ms(WAIT_MS) {
+            rights = credential.send_rights_query(tx).await?.await_row(tx).await?;
         }
         check_restrictions(rights, now, tx.actor().address)
     }
@@ -225,9 +226,9 @@ fn check_restrictions(rights: Option<Rights>, now: Timestamp, address: Option<Ip
     if rights.expires_at.is_some_and(|end| end <= now) {
         return Err(Error::new(Code::KeyExpired, "The key expired while the request was under way."));
     }
-    let held_to = &rights.allowed_cidrs;
-    if let Some(address) = address.filter(|_| !held_to.is_empty())
-        && !held_to.iter().any(|network| network.contains(&address))
+    let allowed_cidrs = &rights.allowed_cidrs;
+    if let Some(address) = address.filter(|_| !allowed_cidrs.is_empty())
+        && !allowed_cidrs.iter().any(|network| network.contains(&address))
     {
         return Err(Error::new(Code::AddressNotAllowed, format!("The key may not be used from {address}.")));
     }
@@ -247,8 +248,8 @@ impl Rights {
     }
 
     /// A caller cannot grant, change or rotate scopes that it does not hold.
-    pub fn require_all(&self, wanted: &Scopes, doing: &str) -> Result<()> {
-        match self.scopes.find_missing(wanted) {
+    pub fn require_all(&self, required: &Scopes, doing: &str) -> Result<()> {
+        match self.scopes.find_missing(required) {
             None => Ok(()),
             Some(missing) => {
                 let name = missing.name();
@@ -258,9 +259,9 @@ impl Rights {
     }
 }
 
-pub(super) fn user_rights(standing: Option<CredentialRef>, (role, operator): &(String, bool)) -> Option<Rights> {
+pub(super) fn user_rights(credential: Option<CredentialRef>, (role, operator): &(String, bool)) -> Option<Rights> {
     let scopes = Role::parse(role)?.granted_scopes(*operator);
-    Some(Rights { credential: standing, scopes, allowed_cidrs: Vec::new(), expires_at: None })
+    Some(Rights { credential, scopes, allowed_cidrs: Vec::new(), expires_at: None })
 }
 
 pub(super) struct KeyRightsRow {
@@ -282,8 +283,8 @@ impl FromRow for KeyRightsRow {
 }
 
 impl KeyRightsRow {
-    pub(super) fn into_rights(self, standing: Option<CredentialRef>) -> Rights {
+    pub(super) fn into_rights(self, credential: Option<CredentialRef>) -> Rights {
         let scopes = if self.made_by_operator { self.scopes } else { self.scopes.without_scope(Scope::PlatformRead) };
-        Rights { credential: standing, scopes, allowed_cidrs: self.allowed_cidrs, expires_at: Some(self.expires_at) }
+        Rights { credential, scopes, allowed_cidrs: self.allowed_cidrs, expires_at: Some(self.expires_at) }
     }
 }

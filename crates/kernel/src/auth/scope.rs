@@ -63,7 +63,7 @@ impl Scopes {
         for word in words {
             let bits = bits_of(word).ok_or_else(|| format!("{word:?} is not a scope"))?;
             scopes.held |= bits;
-            if !scopes.granted.iter().any(|known| known == word) {
+            if !scopes.granted.iter().any(|granted| granted == word) {
                 scopes.granted.push(word.to_owned());
             }
         }
@@ -101,9 +101,9 @@ impl Scopes {
         self.held & scope_bit(scope) != 0
     }
 
-    /// The first scope of `wanted` that this set does not have.
-    pub fn find_missing(&self, wanted: &Scopes) -> Option<Scope> {
-        Scope::ALL.iter().copied().find(|scope| wanted.has_scope(*scope) && !self.has_scope(*scope))
+    /// The first scope of `required` that this set does not have.
+    pub fn find_missing(&self, required: &Scopes) -> Option<Scope> {
+        Scope::ALL.iter().copied().find(|scope| required.has_scope(*scope) && !self.has_scope(*scope))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -140,15 +140,15 @@ fn scope_bit(scope: Scope) -> u32 {
 }
 
 fn bits_of(word: &str) -> Option<u32> {
-    let named = |wanted: &dyn Fn(Scope) -> bool| {
-        let bits = Scope::ALL.iter().filter(|scope| wanted(**scope)).fold(0, |bits, scope| bits | scope_bit(*scope));
+    let bits_where = |matches: &dyn Fn(Scope) -> bool| {
+        let bits = Scope::ALL.iter().filter(|scope| matches(**scope)).fold(0, |bits, scope| bits | scope_bit(*scope));
         (bits != 0).then_some(bits)
     };
     match word.strip_suffix(":*") {
         // `*` never includes `platform:read`, and there is no `platform:*`.
-        _ if word == "*" => named(&|scope| scope != Scope::PlatformRead),
-        Some(family) => named(&|scope| scope.family() == family && scope != Scope::PlatformRead),
-        None => named(&|scope| scope.name() == word),
+        _ if word == "*" => bits_where(&|scope| scope != Scope::PlatformRead),
+        Some(family) => bits_where(&|scope| scope.family() == family && scope != Scope::PlatformRead),
+        None => bits_where(&|scope| scope.name() == word),
     }
 }
 

@@ -37,8 +37,8 @@ crate::statements! {
 pub struct SignInToken(String);
 
 impl SignInToken {
-    pub(super) fn new(world: &Env) -> Self {
-        SignInToken(BASE64.encode(world.random.secret_bytes::<32>()))
+    pub(super) fn new(env: &Env) -> Self {
+        SignInToken(BASE64.encode(env.random.secret_bytes::<32>()))
     }
 
     /// The hash that is stored and cached instead of the token.
@@ -80,10 +80,10 @@ pub async fn start_session(
     tx: &mut Tx,
     user: UserId,
     lifetime_ms: i64,
-    begun: &ProviderSession<'_>,
+    provider_session: &ProviderSession<'_>,
 ) -> Result<SignInToken> {
     let owner = lock_user(tx, user).await?;
-    let (token, _) = insert_session(tx, &owner, lifetime_ms, Some(begun)).await?;
+    let (token, _) = insert_session(tx, &owner, lifetime_ms, Some(provider_session)).await?;
     Ok(token)
 }
 
@@ -113,13 +113,13 @@ pub(super) async fn insert_session(
     tx: &mut Tx,
     owner: &SessionOwner,
     lifetime_ms: i64,
-    begun: Option<&ProviderSession<'_>>,
+    provider_session: Option<&ProviderSession<'_>>,
 ) -> Result<(SignInToken, Timestamp)> {
     let (token, id) = (SignInToken::new(tx.env()), SessionId::new(tx.env()));
     let now = tx.env().now();
     let expires_at = now.plus_ms(lifetime_ms);
-    let (hash, provider) = (token.hash(), begun.map(|begun| begun.provider));
-    let id_token = match begun.and_then(|begun| begun.id_token) {
+    let (hash, provider) = (token.hash(), provider_session.map(|session| session.provider));
+    let id_token = match provider_session.and_then(|session| session.id_token) {
         Some((text, secrets)) => Some(seal_id_token(tx, id, text, secrets)?),
         None => None,
     };
@@ -130,7 +130,7 @@ pub(super) async fn insert_session(
     changes.add_if_changed("email", None, Some(owner.email.as_str()));
     let entry = NewAuditEntry::new("session.create", "session", id).with_changes(changes);
     // With a provider, the user is the actor: this transaction has identified them.
-    let entry = if begun.is_some() { entry.with_actor(owner.actor_ref()) } else { entry };
+    let entry = if provider_session.is_some() { entry.with_actor(owner.actor_ref()) } else { entry };
     audit::record_entry(tx, entry).await?;
     Ok((token, expires_at))
 }

@@ -18,7 +18,7 @@ crate::statements! {
         WHERE l.token_hash = $1 AND l.expires_at > $2";
     DELETE_LINK = "DELETE FROM signin_links WHERE tenant_id = $1 AND token_hash = $2";
     /// The sign-in is an observation of the server: neither `version` nor `updated_at` changes.
-    NOTE_SIGN_IN = "UPDATE users SET last_signed_in_at = $3 WHERE tenant_id = $1 AND id = $2";
+    SAVE_SIGN_IN = "UPDATE users SET last_signed_in_at = $3 WHERE tenant_id = $1 AND id = $2";
 }
 
 /// How long a sign-in link works.
@@ -96,7 +96,7 @@ pub(crate) async fn redeem_signin_link(
                 return Ok(None);
             }
             let (session, _) = insert_session(tx, &owner, lifetime_ms, None).await?;
-            tx.enqueue(NOTE_SIGN_IN, vec![owner.id.into(), tx.env().now().into()]).await?;
+            tx.enqueue(SAVE_SIGN_IN, vec![owner.id.into(), tx.env().now().into()]).await?;
             Ok(Some(session))
         })
         .await?;

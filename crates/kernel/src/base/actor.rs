@@ -120,8 +120,8 @@ impl Actor {
     }
 
     /// The operator at the command line, by their name in the operating system.
-    pub fn for_operator(world: &Env) -> Self {
-        Actor::new_local(ActorKind::Operator, world.operator.as_str())
+    pub fn for_operator(env: &Env) -> Self {
+        Actor::new_local(ActorKind::Operator, env.operator.as_str())
     }
 
     /// A workflow that acts in a run. The run's id is the request id of everything it does.

@@ -89,9 +89,9 @@ const MAX_MS: i64 = 253_402_300_799_999;
 fn split_offset(text: &str) -> Option<(&str, i64)> {
     let shape = |text: &str, pattern: &str| {
         text.len() == pattern.len()
-            && text.bytes().zip(pattern.bytes()).all(|(byte, wanted)| match wanted {
+            && text.bytes().zip(pattern.bytes()).all(|(byte, expected)| match expected {
                 b'0' => byte.is_ascii_digit(),
-                wanted => byte.eq_ignore_ascii_case(&wanted),
+                expected => byte.eq_ignore_ascii_case(&expected),
             })
     };
     let (local, offset_ms) = if let Some(local) = text.strip_suffix(['Z', 'z']) {

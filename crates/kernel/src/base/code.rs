@@ -1,6 +1,6 @@
 //! Error codes, as they appear in problem responses, the OpenAPI document and the page `/documentation/errors/`.
 //!
-//! The kernel's codes are listed here. A feature declares its own beside its rules, and `catalogue.rs` lists them.
+//! The kernel's codes are listed here. A feature declares its own, and `feature-kit/src/feature.rs` collects them.
 
 /// A stable, public name for one kind of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,23 +26,23 @@ impl FaultPoints {
         FaultPoints(Some(Arc::new(decide)))
     }
 
-    fn fault_at(&self, place: &'static str) -> InjectedFault {
-        self.0.as_ref().map_or(InjectedFault::None, |decide| decide(place))
+    fn fault_at(&self, point: &'static str) -> InjectedFault {
+        self.0.as_ref().map_or(InjectedFault::None, |decide| decide(point))
     }
 
     /// A fault point inside a transaction. `Die` is an error here, because both roll the transaction back.
-    pub fn check_in_tx(&self, place: &'static str) -> Result<()> {
-        match self.fault_at(place) {
+    pub fn check_in_tx(&self, point: &'static str) -> Result<()> {
+        match self.fault_at(point) {
             InjectedFault::None => Ok(()),
-            InjectedFault::Error | InjectedFault::Die => Err(Error::unavailable(format!("a test lets {place} fail"))),
+            InjectedFault::Error | InjectedFault::Die => Err(Error::unavailable(format!("a test lets {point} fail"))),
         }
     }
 
     /// A fault point outside of transactions.
-    pub async fn check_outside_tx(&self, place: &'static str) -> Result<()> {
-        match self.fault_at(place) {
+    pub async fn check_outside_tx(&self, point: &'static str) -> Result<()> {
+        match self.fault_at(point) {
             InjectedFault::None => Ok(()),
-            InjectedFault::Error => Err(Error::unavailable(format!("a test lets {place} fail"))),
+            InjectedFault::Error => Err(Error::unavailable(format!("a test lets {point} fail"))),
             InjectedFault::Die => std::future::pending().await,
         }
     }

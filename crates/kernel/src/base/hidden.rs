@@ -43,13 +43,13 @@ pub(super) fn is_line_break(c: char) -> bool {
 /// character (names are registered with them in Japan) or a Mongolian letter.
 pub(super) fn find_hidden(text: &str) -> Option<char> {
     let characters: Vec<char> = text.chars().collect();
-    let at = |place: usize| characters.get(place).copied();
-    (0..characters.len()).find_map(|place| {
-        let before = place.checked_sub(1).and_then(at);
+    let at = |index: usize| characters.get(index).copied();
+    (0..characters.len()).find_map(|index| {
+        let before = index.checked_sub(1).and_then(at);
         // An emoji may have a variation selector between itself and the joiner.
-        let joined = if before == Some(EMOJI_SELECTOR) { place.checked_sub(2).and_then(at) } else { before };
-        let c = characters[place];
-        (is_hidden(c) && !is_allowed_between(c, (before, joined), at(place + 1))).then_some(c)
+        let joined = if before == Some(EMOJI_SELECTOR) { index.checked_sub(2).and_then(at) } else { before };
+        let c = characters[index];
+        (is_hidden(c) && !is_allowed_between(c, (before, joined), at(index + 1))).then_some(c)
     })
 }
 

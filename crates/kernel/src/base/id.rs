@@ -45,18 +45,18 @@ impl<R> Id<R> {
     }
 
     /// A new id, ordered by its time of creation.
-    pub fn new(world: &Env) -> Self {
-        Self::new_at(world, world.now())
+    pub fn new(env: &Env) -> Self {
+        Self::new_at(env, env.now())
     }
 
     /// A new id that is ordered as if it were made at `at`.
-    pub fn new_at(world: &Env, at: Timestamp) -> Self {
-        Self::from_uuid(uuid_at(at, &world.random.public_bytes()))
+    pub fn new_at(env: &Env, at: Timestamp) -> Self {
+        Self::from_uuid(uuid_at(at, &env.random.public_bytes()))
     }
 
     /// A new id that sorts after those of smaller numbers, even within one millisecond.
-    pub fn new_numbered(world: &Env, at: Timestamp, number: i64) -> Self {
-        Self::from_uuid(uuid_at(at, &with_number_prefix(number, world.random.public_bytes())))
+    pub fn new_numbered(env: &Env, at: Timestamp, number: i64) -> Self {
+        Self::from_uuid(uuid_at(at, &with_number_prefix(number, env.random.public_bytes())))
     }
 
     /// A lower bound: no id made at `at` or later sorts before it.
@@ -231,8 +231,8 @@ impl IdText {
         let mut bytes = [b'_'; PREFIX_MAX + 1 + DIGITS];
         let (start, digits) = bytes.split_at_mut(prefix.len() + 1);
         start[..prefix.len()].copy_from_slice(prefix.as_bytes());
-        for (place, digit) in digits[..DIGITS].iter_mut().enumerate() {
-            *digit = ALPHABET[(bits >> (5 * (DIGITS - 1 - place))) as usize & 31];
+        for (index, digit) in digits[..DIGITS].iter_mut().enumerate() {
+            *digit = ALPHABET[(bits >> (5 * (DIGITS - 1 - index))) as usize & 31];
         }
         IdText { bytes, len }
     }
@@ -291,10 +291,10 @@ mod tests {
 
     #[test]
     fn numbered_ids_of_one_moment_are_ordered_by_their_numbers() {
-        let (world, at) = (Env::default(), Timestamp::from_millis(1_700_000_000_000));
+        let (env, at) = (Env::default(), Timestamp::from_millis(1_700_000_000_000));
         let numbers =
             [1, 2, 63, 64, 255, 256, 16_383, 16_384, 1_048_575, 1_048_576, 268_435_455, 268_435_456, 4_294_967_295];
-        let ids: Vec<EventId> = numbers.iter().map(|number| EventId::new_numbered(&world, at, *number)).collect();
+        let ids: Vec<EventId> = numbers.iter().map(|number| EventId::new_numbered(&env, at, *number)).collect();
         assert!(ids.is_sorted(), "{ids:?}");
         assert!(ids.iter().all(|id| *id >= EventId::first_at(at) && *id < EventId::first_at(at.plus_ms(1))));
     }

@@ -93,8 +93,8 @@ pub struct SealedCell {
 }
 
 impl SealedCell {
-    pub fn seal(&self, secrets: &Secrets, chance: &RandomSource, value: &[u8]) -> Result<SealedValue> {
-        secrets.seal_value(chance, self.as_binding(), value).map(SealedValue)
+    pub fn seal(&self, secrets: &Secrets, random: &RandomSource, value: &[u8]) -> Result<SealedValue> {
+        secrets.seal_value(random, self.as_binding(), value).map(SealedValue)
     }
 
     pub fn open(&self, secrets: &Secrets, sealed: &SealedValue) -> Result<Vec<u8>> {
@@ -130,17 +130,17 @@ impl fmt::Debug for SealedValue {
 
 impl Secrets {
     /// Seals a value with the newest key.
-    pub fn seal_value(&self, chance: &RandomSource, binding: SealBinding<'_>, value: &[u8]) -> Result<Vec<u8>> {
+    pub fn seal_value(&self, random: &RandomSource, binding: SealBinding<'_>, value: &[u8]) -> Result<Vec<u8>> {
         let Some(sealing_key) = self.sealing_keys().last() else {
             return Err(Error::internal("no sealing key"));
         };
         let binding = binding.to_bytes();
-        let data_key = chance.secret_bytes::<32>();
+        let data_key = random.secret_bytes::<32>();
         let mut sealed = Vec::with_capacity(HEADER_LEN + value.len() + TAG_LEN);
         sealed.push(FORMAT);
         sealed.extend_from_slice(&sealing_key.id.to_be_bytes());
-        encrypt_bytes(&sealing_key.key, chance, &binding, &data_key, &mut sealed)?;
-        encrypt_bytes(&data_key, chance, &binding, value, &mut sealed)?;
+        encrypt_bytes(&sealing_key.key, random, &binding, &data_key, &mut sealed)?;
+        encrypt_bytes(&data_key, random, &binding, value, &mut sealed)?;
         Ok(sealed)
     }
 
@@ -162,12 +162,12 @@ impl Secrets {
 
 pub(super) fn encrypt_bytes(
     key: &[u8],
-    chance: &RandomSource,
+    random: &RandomSource,
     binding: &[u8],
     value: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let nonce = chance.secret_bytes::<NONCE_LEN>();
+    let nonce = random.secret_bytes::<NONCE_LEN>();
     let mut text = value.to_vec();
     new_cipher(key)?
         .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(binding), &mut text)
@@ -204,9 +204,9 @@ mod tests {
 
     #[test]
     fn a_sealed_value_opens_only_in_its_own_place_and_unchanged() {
-        let chance = RandomSource::System;
-        let secrets = Secrets::parse(&Secrets::generate_text(&chance).unwrap()).unwrap();
-        let sealed = secrets.seal_value(&chance, BINDING, b"whsec_x").unwrap();
+        let random = RandomSource::System;
+        let secrets = Secrets::parse(&Secrets::generate_text(&random).unwrap()).unwrap();
+        let sealed = secrets.seal_value(&random, BINDING, b"whsec_x").unwrap();
         assert_eq!(secrets.open_value(BINDING, &sealed).unwrap(), b"whsec_x");
         assert!(secrets.open_value(SealBinding { tenant: "ten_b", ..BINDING }, &sealed).is_err());
         assert!(secrets.open_value(SealBinding { version: 2, ..BINDING }, &sealed).is_err());
@@ -215,7 +215,7 @@ mod tests {
             altered[at] ^= 1;
             assert!(secrets.open_value(BINDING, &altered).is_err(), "byte {at}");
         }
-        let others = Secrets::parse(&Secrets::generate_text(&chance).unwrap()).unwrap();
+        let others = Secrets::parse(&Secrets::generate_text(&random).unwrap()).unwrap();
         assert!(others.open_value(BINDING, &sealed).is_err());
     }
 
@@ -230,15 +230,15 @@ mod tests {
 
     #[test]
     fn a_value_opens_only_in_its_own_cell() {
-        let world = Env::default();
-        let secrets = Secrets::parse(&Secrets::generate_text(&world.random).unwrap()).unwrap();
-        let (tenant, lamp) = (TenantId::new(&world), Id::new(&world));
-        let sealed = WIRING.cell_for(tenant, lamp, 3).seal(&secrets, &world.random, b"red and blue").unwrap();
+        let env = Env::default();
+        let secrets = Secrets::parse(&Secrets::generate_text(&env.random).unwrap()).unwrap();
+        let (tenant, lamp) = (TenantId::new(&env), Id::new(&env));
+        let sealed = WIRING.cell_for(tenant, lamp, 3).seal(&secrets, &env.random, b"red and blue").unwrap();
         assert_eq!(WIRING.cell_for(tenant, lamp, 3).open(&secrets, &sealed).unwrap(), b"red and blue");
         let elsewhere = [
             WIRING.cell_for(tenant, lamp, 2),
-            WIRING.cell_for(tenant, Id::new(&world), 3),
-            WIRING.cell_for(TenantId::new(&world), lamp, 3),
+            WIRING.cell_for(tenant, Id::new(&env), 3),
+            WIRING.cell_for(TenantId::new(&env), lamp, 3),
             SWITCH.cell_for(tenant, lamp, 3),
         ];
         assert!(elsewhere.iter().all(|cell| cell.open(&secrets, &sealed).is_err()));
@@ -268,12 +268,12 @@ mod tests {
 
     #[test]
     fn what_was_sealed_before_there_were_columns_still_opens() {
-        let world = Env::default();
-        let secrets = Secrets::parse(&Secrets::generate_text(&world.random).unwrap()).unwrap();
-        let (tenant, lamp) = (TenantId::new(&world), Id::new(&world));
+        let env = Env::default();
+        let secrets = Secrets::parse(&Secrets::generate_text(&env.random).unwrap()).unwrap();
+        let (tenant, lamp) = (TenantId::new(&env), Id::new(&env));
         let (tenant_text, lamp_text) = (tenant.to_string(), lamp.to_string());
         let binding = SealBinding { tenant: &tenant_text, table: "lamps.wiring", record: &lamp_text, version: 3 };
-        let sealed = SealedValue(secrets.seal_value(&world.random, binding, b"red and blue").unwrap());
+        let sealed = SealedValue(secrets.seal_value(&env.random, binding, b"red and blue").unwrap());
         assert_eq!(WIRING.cell_for(tenant, lamp, 3).open(&secrets, &sealed).unwrap(), b"red and blue");
     }
 }

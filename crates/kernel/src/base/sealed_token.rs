@@ -27,9 +27,9 @@ impl TokenSeal {
     }
 
     /// Returns a text that a cookie can hold. It opens only with the same context, on every node that has the same secrets.
-    pub fn seal_token(&self, secrets: &Secrets, chance: &RandomSource, context: &str, value: &[u8]) -> Result<String> {
+    pub fn seal_token(&self, secrets: &Secrets, random: &RandomSource, context: &str, value: &[u8]) -> Result<String> {
         let mut sealed = Vec::new();
-        encrypt_bytes(&self.derive_key(secrets, context), chance, &[], value, &mut sealed)?;
+        encrypt_bytes(&self.derive_key(secrets, context), random, &[], value, &mut sealed)?;
         Ok(BASE64.encode(sealed))
     }
 
@@ -55,16 +55,16 @@ mod tests {
 
     #[test]
     fn a_token_opens_for_its_purpose_and_context_alone() {
-        let chance = RandomSource::System;
-        let text = Secrets::generate_text(&chance).unwrap();
+        let random = RandomSource::System;
+        let text = Secrets::generate_text(&random).unwrap();
         let (secrets, same) = (Secrets::parse(&text).unwrap(), Secrets::parse(&text).unwrap());
-        let sealed = FLOW.seal_token(&secrets, &chance, "state", b"value").unwrap();
+        let sealed = FLOW.seal_token(&secrets, &random, "state", b"value").unwrap();
         assert_eq!(FLOW.open_token(&same, "state", &sealed).unwrap(), b"value", "another node has the same secrets");
         assert_eq!(FLOW.open_token(&secrets, "other state", &sealed), None);
         assert_eq!(OTHER.open_token(&secrets, "state", &sealed), None);
-        let others = Secrets::parse(&Secrets::generate_text(&chance).unwrap()).unwrap();
+        let others = Secrets::parse(&Secrets::generate_text(&random).unwrap()).unwrap();
         assert_eq!(FLOW.open_token(&others, "state", &sealed), None);
-        assert_ne!(FLOW.seal_token(&secrets, &chance, "state", b"value").unwrap(), sealed);
+        assert_ne!(FLOW.seal_token(&secrets, &random, "state", b"value").unwrap(), sealed);
         for at in 0..sealed.len() {
             let mut altered = sealed.clone().into_bytes();
             altered[at] = if altered[at] == b'A' { b'B' } else { b'A' };

@@ -40,10 +40,10 @@ struct SealingKeyFile {
 
 impl Secrets {
     /// Generates new secrets and returns them as the text of a secrets file.
-    pub fn generate_text(chance: &RandomSource) -> Result<String> {
+    pub fn generate_text(random: &RandomSource) -> Result<String> {
         let file = SecretsFile {
-            pepper: BASE64.encode(chance.secret_bytes::<32>()),
-            sealing_keys: vec![SealingKeyFile { id: 1, key: BASE64.encode(chance.secret_bytes::<32>()) }],
+            pepper: BASE64.encode(random.secret_bytes::<32>()),
+            sealing_keys: vec![SealingKeyFile { id: 1, key: BASE64.encode(random.secret_bytes::<32>()) }],
         };
         serde_json::to_string_pretty(&file).map_err(Error::internal)
     }
@@ -123,16 +123,16 @@ impl SecretsSource {
 
     /// Creates the file, or reads it if another node has created it first. Before this returns, the file is complete,
     /// synced to disk and readable by its owner only.
-    pub fn create_file(&self, chance: &RandomSource) -> Result<Secrets> {
+    pub fn create_file(&self, random: &RandomSource) -> Result<Secrets> {
         let SecretsSource::File(path) = self else {
             return Err(unusable_secrets("the secrets given from outside are empty"));
         };
-        let text = Secrets::generate_text(chance)?;
-        let draft = path.with_extension(format!("{}.draft", chance.base62_text(12)));
-        let placed = write_private(&draft, &text).and_then(|()| move_into_place(&draft, path));
+        let text = Secrets::generate_text(random)?;
+        let draft = path.with_extension(format!("{}.draft", random.base62_text(12)));
+        let result = write_private(&draft, &text).and_then(|()| move_into_place(&draft, path));
         // The draft is already gone if it was renamed.
         let _ = fs::remove_file(&draft);
-        match placed {
+        match result {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                 Err(unusable_secrets(&format!("{}: {error}", path.display())))
             }
@@ -146,7 +146,7 @@ fn move_into_place(draft: &Path, path: &Path) -> std::io::Result<()> {
     match fs::hard_link(draft, path) {
         // A file system without hard links. The check values in the database detect it if two nodes rename at once.
         Err(error) if error.kind() != ErrorKind::AlreadyExists => fs::rename(draft, path)?,
-        placed => placed?,
+        linked => linked?,
     }
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) => fs::File::open(parent)?.sync_all(),

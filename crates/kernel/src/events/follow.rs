@@ -6,8 +6,8 @@
 //! from its expected value: of two readers of the same follower, one is refused. A follower without capacity does not
 //! advance.
 //!
-//! A follower that has reached the end is not `behind`, and events that it does not want leave it so. The transaction that
-//! publishes the first wanted event moves the position right before that event, so the events in between are never read.
+//! A follower at the end of the feed has `behind = FALSE`. The first event it subscribes to sets its position just before
+//! that event; earlier events are never read.
 
 use crate::base::{EventId, Result, Timestamp, WorkflowChain};
 use crate::store::{Db, FromRow, Row, Tx};

@@ -64,8 +64,8 @@ impl<T: Serialize + ToSchema> EventKind<T> {
         for (name, schema) in schemas {
             definitions.insert(name, serde_json::to_value(schema).map_err(Error::internal)?);
         }
-        let shown = |schema: &Value| schema.get("example").or_else(|| schema.pointer("/examples/0")).cloned();
-        let example = definitions.get(T::name().as_ref()).and_then(shown);
+        let find_example = |schema: &Value| schema.get("example").or_else(|| schema.pointer("/examples/0")).cloned();
+        let example = definitions.get(T::name().as_ref()).and_then(find_example);
         let data = example.ok_or_else(|| Error::internal(format!("{} has no example", self.name)))?;
         let mut schema = body_schema(self.name, &T::name());
         schema["$defs"] = Value::Object(definitions);
@@ -103,7 +103,7 @@ fn body_schema(name: &str, data: &str) -> Value {
 fn kind_schema(name: &str) -> Value {
     match name.strip_suffix(WILDCARD) {
         None => json!({"type": "string", "enum": [name]}),
-        Some(begins) => json!({"type": "string", "pattern": format!("^{}", begins.replace('.', "\\."))}),
+        Some(prefix) => json!({"type": "string", "pattern": format!("^{}", prefix.replace('.', "\\."))}),
     }
 }
 

@@ -24,7 +24,7 @@ crate::statements! {
     INSERT = "INSERT INTO events (tenant_id, sequence, id, type, family, record_id, at, body, depth, root)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
     /// The earliest first, so that times rise with the sequence even if this ends half-way.
-    BRING_BACK = "UPDATE events SET at = $2 WHERE tenant_id = $1 AND sequence IN
+    CLAMP_FUTURE_TIMESTAMPS = "UPDATE events SET at = $2 WHERE tenant_id = $1 AND sequence IN
         (SELECT e.sequence FROM events e WHERE e.tenant_id = $1 AND e.at > $2 ORDER BY e.at, e.sequence LIMIT $3)";
 }
 
@@ -110,9 +110,9 @@ async fn write_event(
         body = render(&to_raw_json(&fit::shorten_data(data, record, fits))?)?;
     }
     let WorkflowChain { depth, root } = tx.actor().chain;
-    let (known, told): (_, [Value; 4]) =
+    let (first_values, last_values): (_, [Value; 4]) =
         ([sequence.into(), id.into(), name.into()], [at.into(), body.into(), depth.into(), root.into()]);
-    let row = known.into_iter().chain([family_of(name).into(), record.into()]).chain(told).collect();
+    let row = first_values.into_iter().chain([family_of(name).into(), record.into()]).chain(last_values).collect();
     tx.enqueue(INSERT, row).await?;
     let event = NewEvent { id, sequence, kind: name, record, at, now: tx.env().now() };
     for follower in followers {
@@ -134,5 +134,5 @@ async fn write_event(
 /// Clamps event times to `now` before the tenant's clock is set back. Otherwise future events would outlive their retention,
 /// and later ones would be cleaned before them. Delivery bodies keep their text.
 pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
-    db.exec_in_steps(BRING_BACK, vec![now.into()]).await
+    db.exec_in_steps(CLAMP_FUTURE_TIMESTAMPS, vec![now.into()]).await
 }

@@ -56,7 +56,7 @@ impl<R: Route> Access<R> {
 
     /// The rights of this request, to be confirmed in the transaction of a change.
     pub fn grant(&self) -> Grant {
-        Grant { standing: self.caller.standing(), scope: Self::SCOPE }
+        Grant { credential_ref: self.caller.standing(), scope: Self::SCOPE }
     }
 
     /// Reads the caller's rights again after a wait; fails if the credential or the route's scope was revoked meanwhile.
@@ -74,20 +74,20 @@ impl<R: Route> Access<R> {
 /// A route's scope, which the caller held when the request arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
-    standing: CredentialRef,
+    credential_ref: CredentialRef,
     scope: Scope,
 }
 
 impl Grant {
     /// Ticks the tenant's clock and reads the current rights: 401 if the credential was revoked, 403 if the scope was.
     pub async fn confirm(self, tx: &mut Tx) -> Result<Rights> {
-        self.standing.confirm_rights(tx, self.scope).await
+        self.credential_ref.confirm_rights(tx, self.scope).await
     }
 
     /// The first half of [`Grant::confirm`]: sends the tick and the query without waiting for their results. Queries that
     /// follow share the round trip.
     pub async fn start_confirm(self, tx: &mut Tx) -> Result<PendingGrant> {
-        Ok(PendingGrant { pending: self.standing.query_rights(tx).await?, scope: self.scope })
+        Ok(PendingGrant { pending: self.credential_ref.query_rights(tx).await?, scope: self.scope })
     }
 }
 

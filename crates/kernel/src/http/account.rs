@@ -31,14 +31,14 @@ impl RateAccount {
 
     /// Parses the text that another node has reported.
     pub fn parse(text: &str) -> Option<Self> {
-        let (policy, whose) = text.split_once(':')?;
+        let (policy, subject) = text.split_once(':')?;
         let policy = RatePolicy::parse(policy)?;
-        let whose = if policy.is_by_address() {
-            RateSubject::Address(whose.parse().ok()?)
+        let subject = if policy.is_by_address() {
+            RateSubject::Address(subject.parse().ok()?)
         } else {
-            whose.parse().map_or_else(|_| RateSubject::Credential(whose.into()), RateSubject::Tenant)
+            subject.parse().map_or_else(|_| RateSubject::Credential(subject.into()), RateSubject::Tenant)
         };
-        Some(RateAccount { policy, subject: whose })
+        Some(RateAccount { policy, subject })
     }
 }
 

@@ -73,7 +73,7 @@ pub(super) struct Admission {
     delays: FairBudget<Payer>,
 }
 
-/// What one node has for all its clients.
+/// The limits of one node for all its clients.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionLimits {
     /// Requests under way. One tenant may hold an eighth of those that are free; one address, half of those for
@@ -316,12 +316,12 @@ async fn read_body(
         let data = frame.data_ref().map_or(&[][..], |data| data);
         let missing = (bytes.len() + data.len()).saturating_sub(reserved).next_multiple_of(BODY_STEP_BYTES);
         if missing > 0 {
-            let asked_at = Instant::now();
+            let wait_began = Instant::now();
             if !memory.grow(missing, MEMORY_WAIT_MAX).await {
                 return Err(no_memory_error());
             }
             // The wait for memory does not count against the client's deadline.
-            started += asked_at.elapsed();
+            started += wait_began.elapsed();
             reserved += missing;
         }
         bytes.extend_from_slice(data);
@@ -342,8 +342,8 @@ pub(super) struct StreamBytes(pub usize);
 impl AnswerSize {
     pub fn from_response(response: &Response, is_http2: bool) -> Self {
         let hint = response.body().size_hint();
-        let known = usize::try_from(hint.upper().unwrap_or(hint.lower())).unwrap_or(usize::MAX);
-        let bytes = response.extensions().get().map_or(known, |StreamBytes(bytes)| *bytes);
+        let hinted = usize::try_from(hint.upper().unwrap_or(hint.lower())).unwrap_or(usize::MAX);
+        let bytes = response.extensions().get().map_or(hinted, |StreamBytes(bytes)| *bytes);
         AnswerSize { bytes, is_http2 }
     }
 

@@ -55,17 +55,17 @@ impl<T> AsRef<[u8]> for HoldingChunk<T> {
 impl<T: Send + Sync + Unpin + 'static> HoldingBody<T> {
     /// `stall` is set for HTTP/2, where a stream can stall while others on its connection move, so that the connection's
     /// timeouts do not notice.
-    pub fn wrap_body(body: Body, kept: T, stall: Option<StallLimit>) -> Body {
+    pub fn wrap_body(body: Body, value: T, stall: Option<StallLimit>) -> Body {
         let stall = stall.filter(|_| !body.is_end_stream());
-        let answer = HoldingBody::new(body, kept);
+        let answer = HoldingBody::new(body, value);
         match stall {
             Some(stall) => Body::new(WatchedBody::start_watch(answer, stall)),
             None => Body::new(answer),
         }
     }
 
-    fn new(body: Body, kept: T) -> Self {
-        let resources = Some(Arc::new(HeldResources { _value: kept, watch: OnceLock::new() }));
+    fn new(body: Body, value: T) -> Self {
+        let resources = Some(Arc::new(HeldResources { _value: value, watch: OnceLock::new() }));
         HoldingBody { body, rest: Bytes::new(), resources }
     }
 }
@@ -85,8 +85,8 @@ impl<T: Send + Sync + Unpin + 'static> HttpBody for HoldingBody<T> {
             }
         }
         let length = self.rest.len().min(CHUNK_BYTES);
-        let piece = HoldingChunk { bytes: self.rest.split_to(length), _resources: self.resources.clone() };
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))))
+        let chunk = HoldingChunk { bytes: self.rest.split_to(length), _resources: self.resources.clone() };
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(chunk)))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -118,11 +118,11 @@ struct WatchedBody<T> {
 
 impl<T: Send + Sync + Unpin + 'static> WatchedBody<T> {
     fn start_watch(answer: HoldingBody<T>, stall: StallLimit) -> Self {
-        let kept = answer.resources.clone();
+        let resources = answer.resources.clone();
         let body = Arc::new(Mutex::new((answer, Instant::now())));
         let watch = tokio::spawn(abort_when_stalled(body.clone(), stall)).abort_handle();
-        if let Some(kept) = kept {
-            let _ = kept.watch.set(watch);
+        if let Some(resources) = resources {
+            let _ = resources.watch.set(watch);
         }
         WatchedBody { body }
     }
@@ -140,8 +140,8 @@ async fn abort_when_stalled<T>(answer: Arc<Mutex<(HoldingBody<T>, Instant)>>, st
     loop {
         tokio::time::sleep_until(until).await;
         let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
-        let (held, asked_at) = &mut *answer;
-        until = *asked_at + stall.timeout;
+        let (held, polled_at) = &mut *answer;
+        until = *polled_at + stall.timeout;
         if until <= Instant::now() {
             // The body ends with an error, so that a truncated file does not look complete.
             let broken = futures_util::stream::once(std::future::ready(Err::<Bytes, _>(io::ErrorKind::TimedOut)));
@@ -170,11 +170,11 @@ impl<T: Send + Sync + Unpin + 'static> HttpBody for WatchedBody<T> {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let mut answer = self.lock_body();
         answer.1 = Instant::now();
-        let kept = answer.0.resources.clone();
+        let resources = answer.0.resources.clone();
         // Copied, because a stalled stream would otherwise keep the whole buffer that the chunk is a slice of.
         let copied = |frame: Frame<Bytes>| {
             frame.map_data(|data| {
-                Bytes::from_owner(HoldingChunk { bytes: Bytes::copy_from_slice(&data), _resources: kept })
+                Bytes::from_owner(HoldingChunk { bytes: Bytes::copy_from_slice(&data), _resources: resources })
             })
         };
         Pin::new(&mut answer.0).poll_frame(cx).map_ok(copied)
@@ -199,32 +199,32 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_is_given_up_is_broken_and_not_at_its_end() {
-        let pulse: Arc<ConnectionActivity> = Arc::default();
-        let connection = Arc::new(pulse.begin_request(true));
-        let kept = Arc::new(());
-        let held = HoldingBody::new(Body::from(vec![0; 2 * CHUNK_BYTES]), kept.clone());
+        let activity: Arc<ConnectionActivity> = Arc::default();
+        let connection = Arc::new(activity.begin_request(true));
+        let value = Arc::new(());
+        let held = HoldingBody::new(Body::from(vec![0; 2 * CHUNK_BYTES]), value.clone());
         let stall = || StallLimit { timeout: Duration::ZERO, connection: connection.clone() };
         // The watch task never fires: the test aborts the answer itself.
         let watched = WatchedBody::start_watch(held, StallLimit { timeout: Duration::from_hours(1), ..stall() });
         let answer = watched.body.clone();
         let mut body = Body::new(watched);
-        assert!(body.frame().await.unwrap().is_ok() && Arc::strong_count(&kept) == 2);
+        assert!(body.frame().await.unwrap().is_ok() && Arc::strong_count(&value) == 2);
         abort_when_stalled(answer, stall()).await;
-        assert_eq!(Arc::strong_count(&kept), 1, "what it kept is free");
+        assert_eq!(Arc::strong_count(&value), 1, "what it kept is free");
         assert!(!body.is_end_stream(), "a part must not be taken for the whole");
         assert!(body.frame().await.unwrap().is_err());
     }
 
     #[tokio::test]
     async fn what_an_answer_keeps_is_kept_by_its_last_piece() {
-        let kept = Arc::new(());
-        let pulse: Arc<ConnectionActivity> = Arc::default();
-        let stall = StallLimit { timeout: Duration::from_hours(1), connection: Arc::new(pulse.begin_request(true)) };
-        let mut body = HoldingBody::wrap_body(Body::from(vec![0; 10]), kept.clone(), Some(stall));
+        let value = Arc::new(());
+        let activity: Arc<ConnectionActivity> = Arc::default();
+        let stall = StallLimit { timeout: Duration::from_hours(1), connection: Arc::new(activity.begin_request(true)) };
+        let mut body = HoldingBody::wrap_body(Body::from(vec![0; 10]), value.clone(), Some(stall));
         let piece = body.frame().await.unwrap().unwrap();
         drop(body);
-        assert_eq!(Arc::strong_count(&kept), 2, "the piece has not gone out");
+        assert_eq!(Arc::strong_count(&value), 2, "the piece has not gone out");
         drop(piece);
-        assert_eq!(Arc::strong_count(&kept), 1);
+        assert_eq!(Arc::strong_count(&value), 1);
     }
 }

@@ -166,16 +166,17 @@ impl Api {
         let (documented, openapi) = self.documented.split_for_parts();
         let document = Arc::new(finish_document(openapi, info)?);
         self.document.set(document.clone());
-        let people = Arc::new(self.html_routes);
-        let around = RequestLayer { app: self.app.clone(), html_routes: people.clone() };
-        let nowhere = move |State(app): State<SharedApp>, request: Request| ready(no_route(&app, &request, &people));
-        let router = documented.merge(self.undocumented).fallback(nowhere).method_not_allowed_fallback(no_method);
+        let html_routes = Arc::new(self.html_routes);
+        let layer = RequestLayer { app: self.app.clone(), html_routes: html_routes.clone() };
+        let fallback =
+            move |State(app): State<SharedApp>, request: Request| ready(no_route(&app, &request, &html_routes));
+        let router = documented.merge(self.undocumented).fallback(fallback).method_not_allowed_fallback(no_method);
         let router = match cors_layer(&self.app) {
             Some(cors) => router.layer(cors),
             None => router,
         };
         // Outermost, so that the answer to a CORS preflight has its request id and budget too.
-        let router = router.layer(around);
+        let router = router.layer(layer);
         Ok((router.with_state(self.app), document))
     }
 }
@@ -219,10 +220,10 @@ fn charge_request(app: &SharedApp, request: &Request, policy: RatePolicy) -> Res
     }
 }
 
-fn no_route(app: &SharedApp, request: &Request, people: &HtmlRoutes) -> Response {
+fn no_route(app: &SharedApp, request: &Request, html_routes: &HtmlRoutes) -> Response {
     let refused = || Error::new(Code::NotFound, "There is no such route. The routes are listed in /api/openapi.json.");
     match charge_request(app, request, RatePolicy::Public) {
-        Ok(()) => people.find_redirect(request).unwrap_or_else(|| refused().into_response()),
+        Ok(()) => html_routes.find_redirect(request).unwrap_or_else(|| refused().into_response()),
         Err(error) => error.into_response(),
     }
 }

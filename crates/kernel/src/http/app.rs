@@ -60,14 +60,14 @@ pub struct App {
 
 impl App {
     pub(crate) fn new(store: Store, secrets: Secrets, settings: HttpSettings) -> Result<SharedApp> {
-        let world = store.env().clone();
-        let limiter = RateLimiter::new(settings.rate_table.clone(), world.clone());
-        let node = world.random.base62_text(NODE_NAME_LEN);
+        let env = store.env().clone();
+        let limiter = RateLimiter::new(settings.rate_table.clone(), env.clone());
+        let node = env.random.base62_text(NODE_NAME_LEN);
         let outbound = Outbound::new(settings.outbound.clone())?;
         let admission = Admission::new(settings.admission);
         Ok(Arc::new(App {
             store,
-            env: world,
+            env,
             secrets,
             settings,
             limiter,

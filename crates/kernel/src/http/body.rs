@@ -68,19 +68,19 @@ impl<T: FromBody> Json<T> {
         let object = parse_object(&bytes)?;
         let mut fields = BodyFields::new(object);
         let value = T::from_fields(&mut fields);
-        let noted = fields.finish_reading();
-        if !noted.errors.is_empty() {
-            let mut errors = noted.errors;
+        let findings = fields.finish_reading();
+        if !findings.errors.is_empty() {
+            let mut errors = findings.errors;
             errors.truncate(ERRORS_MAX);
-            if !noted.references.is_empty() {
-                errors.extend(unknown(noted.references).await?);
+            if !findings.references.is_empty() {
+                errors.extend(unknown(findings.references).await?);
             }
             return Err(Error::invalid_fields(errors));
         }
         let value = value.ok_or_else(|| Error::internal("a body was refused without a reason"))?;
         let digest = sha256(&bytes);
         drop((bytes, memory));
-        Ok(ReceivedBody { value, digest, references: noted.references })
+        Ok(ReceivedBody { value, digest, references: findings.references })
     }
 }
 
@@ -181,8 +181,8 @@ impl<'de> Visitor<'de> for DuplicateChecker<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
         loop {
-            let place = ValuePath::Item(&self.path, values.len());
-            match items.next_element_seed(DuplicateChecker { path: place, duplicates: self.duplicates })? {
+            let path = ValuePath::Item(&self.path, values.len());
+            match items.next_element_seed(DuplicateChecker { path, duplicates: self.duplicates })? {
                 Some(value) => values.push(value),
                 None => return Ok(Value::Array(values)),
             }
@@ -192,8 +192,8 @@ impl<'de> Visitor<'de> for DuplicateChecker<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(name) = members.next_key::<String>()? {
-            let place = ValuePath::Member(&self.path, &name);
-            let value = members.next_value_seed(DuplicateChecker { path: place, duplicates: self.duplicates })?;
+            let path = ValuePath::Member(&self.path, &name);
+            let value = members.next_value_seed(DuplicateChecker { path, duplicates: self.duplicates })?;
             if object.contains_key(&name) {
                 self.report_duplicate(&name);
             }

@@ -159,8 +159,8 @@ impl Caller {
 
     /// Checks the kind of credential and the scope that the route requires.
     fn check_rules(&self, rules: &Rules) -> Result<()> {
-        if let (PrincipalIdentity::Key(_), Some(told)) = (self.identity(), rules.sessions_only) {
-            return Err(Error::insufficient_scope("session", told));
+        if let (PrincipalIdentity::Key(_), Some(detail)) = (self.identity(), rules.sessions_only) {
+            return Err(Error::insufficient_scope("session", detail));
         }
         match rules.scopes {
             [] => Ok(()),

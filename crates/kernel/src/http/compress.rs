@@ -39,10 +39,10 @@ pub(super) async fn compress_response(response: Response, encodings: AcceptedEnc
     // A client that accepts neither gzip nor identity gets the uncompressed answer with its own status.
     let status = response.status();
     let mut answer = Some(response);
-    let made = service_fn(move |_| std::future::ready(Ok::<_, Infallible>(answer.take().unwrap_or_default())));
+    let service = service_fn(move |_| std::future::ready(Ok::<_, Infallible>(answer.take().unwrap_or_default())));
     let layer =
         CompressionLayer::new().compress_when(SizeAbove::new(COMPRESS_BYTES_MIN).and(NotForContentType::IMAGES));
-    match layer.layer(made).oneshot(request).await {
+    match layer.layer(service).oneshot(request).await {
         Ok(mut response) => {
             *response.status_mut() = status;
             response.into_response()

@@ -112,11 +112,11 @@ impl<S> TimeoutStream<S> {
 
     /// Updates the phase from the connection's activity, when a read would block.
     fn update_phase(&mut self) -> ConnectionPhase {
-        let asked = self.activity.requests_begun.load(Ordering::Relaxed);
-        let asked_since = std::mem::replace(&mut self.requests_seen, asked) != asked;
+        let begun = self.activity.requests_begun.load(Ordering::Relaxed);
+        let has_new_request = std::mem::replace(&mut self.requests_seen, begun) != begun;
         if self.activity.requests_active.load(Ordering::Relaxed) > 0 {
             self.phase = ConnectionPhase::Serving;
-        } else if asked_since || self.phase == ConnectionPhase::Serving {
+        } else if has_new_request || self.phase == ConnectionPhase::Serving {
             self.phase = ConnectionPhase::Idle(Instant::now() + self.timeouts.idle);
         }
         self.phase
@@ -134,8 +134,8 @@ impl<S> TimeoutStream<S> {
         if let Some(since) = self.blocked_since.take() {
             self.stall_left = self.stall_left.saturating_sub(since.elapsed());
         }
-        let bought = Duration::from_secs(1) * u32::try_from(bytes).unwrap_or(u32::MAX) / BYTES_PER_SECOND_MIN;
-        self.stall_left = (self.stall_left + bought).min(self.timeouts.stall);
+        let credit = Duration::from_secs(1) * u32::try_from(bytes).unwrap_or(u32::MAX) / BYTES_PER_SECOND_MIN;
+        self.stall_left = (self.stall_left + credit).min(self.timeouts.stall);
     }
 
     /// The result of a write that would block: pending, or an error once the stall time is used up.
@@ -244,16 +244,21 @@ mod tests {
         stream: TimeoutStream<DuplexStream>,
         client: DuplexStream,
         bytes: usize,
-        _under_way: ActiveRequest,
+        _active_request: ActiveRequest,
     }
 
     impl Line {
         fn with_room_for(bytes: usize) -> Line {
             let (stream, client) = duplex(bytes);
-            let pulse: Arc<ConnectionActivity> = Arc::default();
-            let under_way = pulse.begin_request(false);
-            let patience = ConnectionTimeouts { head: STALL, idle: STALL, stall: STALL };
-            Line { stream: TimeoutStream::new(stream, patience, pulse), client, bytes, _under_way: under_way }
+            let activity: Arc<ConnectionActivity> = Arc::default();
+            let active_request = activity.begin_request(false);
+            let timeouts = ConnectionTimeouts { head: STALL, idle: STALL, stall: STALL };
+            Line {
+                stream: TimeoutStream::new(stream, timeouts, activity),
+                client,
+                bytes,
+                _active_request: active_request,
+            }
         }
 
         /// Sends as much as the buffer takes; `None` when it is full.

@@ -34,7 +34,7 @@ use super::trace::{REQUEST_ID, TraceParent, request_id};
 use super::unread_body::UnreadBody;
 use crate::base::{Code, Error, Result, TenantId};
 
-/// What the connection passes on with a request.
+/// The data that the connection adds to a request.
 #[derive(Clone)]
 pub(super) struct Arrival {
     pub peer: SocketAddr,
@@ -83,8 +83,8 @@ impl RequestContext {
     }
 
     /// How refusals are written from here on.
-    pub(super) fn set_error_format(&self, manner: ErrorFormat) {
-        let _ = self.error_format.set(manner);
+    pub(super) fn set_error_format(&self, error_format: ErrorFormat) {
+        let _ = self.error_format.set(error_format);
     }
 
     /// Charges the request to its address.
@@ -147,20 +147,20 @@ where
         // The service that was polled ready is used; its clone replaces it.
         let inner = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, inner);
-        let manner = self.layer.html_routes.find_error_format(&request);
-        Box::pin(serve_request(self.layer.app.clone(), manner, request, ready).map(Ok))
+        let error_format = self.layer.html_routes.find_error_format(&request);
+        Box::pin(serve_request(self.layer.app.clone(), error_format, request, ready).map(Ok))
     }
 }
 
-async fn serve_request<S>(app: SharedApp, manner: Option<ErrorFormat>, mut request: Request, next: S) -> Response
+async fn serve_request<S>(app: SharedApp, error_format: Option<ErrorFormat>, mut request: Request, next: S) -> Response
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
     let started = Instant::now();
     let arrival = request.extensions_mut().remove::<Arrival>();
     let context = Arc::new(RequestContext::new(&app, &request, arrival.as_ref()));
-    if let Some(manner) = manner {
-        context.set_error_format(manner);
+    if let Some(error_format) = error_format {
+        context.set_error_format(error_format);
     }
     request.extensions_mut().insert(context.clone());
     let method = request.method().clone();
@@ -169,8 +169,8 @@ where
     let is_read = method == Method::GET || method == Method::HEAD;
     let encodings =
         if is_read { AcceptedEncodings::from_headers(request.headers()) } else { AcceptedEncodings::none() };
-    let under_way = arrival.map(|arrival| arrival.active_request);
-    let stall = under_way.clone().filter(|_| request.version() == Version::HTTP_2);
+    let active_request = arrival.map(|arrival| arrival.active_request);
+    let stall = active_request.clone().filter(|_| request.version() == Version::HTTP_2);
     let stall = stall.map(|connection| StallLimit { timeout: app.settings.stall_timeout, connection });
     let path = request.uri().path().to_owned();
     let route = request.extensions().get::<MatchedPath>().cloned();
@@ -206,7 +206,7 @@ where
     if held.is_none() && stall.is_none() {
         return response;
     }
-    response.map(|body| HoldingBody::wrap_body(body, (held, under_way), stall))
+    response.map(|body| HoldingBody::wrap_body(body, (held, active_request), stall))
 }
 
 /// Whether the answer tells its client to retry later.
@@ -217,8 +217,8 @@ fn is_shed(response: &Response) -> bool {
 /// Writes the body of a refusal, if the answer is one.
 fn render_problem(app: &SharedApp, context: &RequestContext, path: &str, response: &mut Response) -> bool {
     let Some(error) = response.extensions_mut().remove::<Arc<Error>>() else { return false };
-    let (base_url, manner) = (&app.settings.base_url, context.error_format.get());
-    let refused = RefusedRequest { base_url, path, request_id: &context.request_id, error_format: manner };
+    let (base_url, error_format) = (&app.settings.base_url, context.error_format.get());
+    let refused = RefusedRequest { base_url, path, request_id: &context.request_id, error_format };
     problem::render_error(&error, &refused, response);
     match (error.code(), error.cause_chain()) {
         (Code::Internal, cause) => tracing::error!(request_id = &*context.request_id, cause, "request failed"),
@@ -303,8 +303,8 @@ fn write_headers(app: &SharedApp, context: &RequestContext, path: &str, response
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
     }
     if path.starts_with("/api/") {
-        let noted = *context.rate_state.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = noted.unwrap_or_else(|| app.limiter.peek_address(RatePolicy::Public, context.address));
+        let charged = *context.rate_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = charged.unwrap_or_else(|| app.limiter.peek_address(RatePolicy::Public, context.address));
         state.write_headers(headers);
     }
 }

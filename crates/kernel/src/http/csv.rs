@@ -35,9 +35,9 @@ fn field_starts(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// Puts an apostrophe before everything that a spreadsheet may read as a formula.
 fn guard_text(text: &str) -> Cow<'_, str> {
-    let places = field_starts(text).filter(|(at, rest)| is_guarded(rest, *at == 0));
+    let starts = field_starts(text).filter(|(at, rest)| is_guarded(rest, *at == 0));
     let (mut written, mut done) = (String::new(), 0);
-    for (at, _) in places {
+    for (at, _) in starts {
         written.push_str(text.get(done..at).unwrap_or_default());
         written.push('\'');
         done = at;
@@ -47,10 +47,10 @@ fn guard_text(text: &str) -> Cow<'_, str> {
 
 /// The inverse of `guard_text`, for a field that was read from a file.
 pub fn unguard_text(text: &str) -> Cow<'_, str> {
-    let places =
+    let starts =
         field_starts(text).filter(|(at, rest)| rest.strip_prefix('\'').is_some_and(|rest| is_guarded(rest, *at == 0)));
     let (mut read, mut done) = (String::new(), 0);
-    for (at, _) in places {
+    for (at, _) in starts {
         read.push_str(text.get(done..at).unwrap_or_default());
         done = at + 1;
     }
@@ -58,12 +58,12 @@ pub fn unguard_text(text: &str) -> Cow<'_, str> {
 }
 
 /// Appends the unchanged rest of `text` to the changed part; borrows the text if nothing changed.
-fn append_rest(text: &str, mut made: String, done: usize) -> Cow<'_, str> {
-    if made.is_empty() && done == 0 {
+fn append_rest(text: &str, mut changed: String, done: usize) -> Cow<'_, str> {
+    if changed.is_empty() && done == 0 {
         return Cow::Borrowed(text);
     }
-    made.push_str(text.get(done..).unwrap_or_default());
-    Cow::Owned(made)
+    changed.push_str(text.get(done..).unwrap_or_default());
+    Cow::Owned(changed)
 }
 
 /// One line, field by field.
@@ -110,8 +110,8 @@ impl<'a> CsvLine<'a> {
             return;
         }
         self.text.push(b'"');
-        for (place, part) in text.split('"').enumerate() {
-            if place > 0 {
+        for (index, part) in text.split('"').enumerate() {
+            if index > 0 {
                 self.text.extend_from_slice(b"\"\"");
             }
             self.text.extend_from_slice(part.as_bytes());

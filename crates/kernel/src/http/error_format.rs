@@ -43,23 +43,23 @@ pub(super) enum ErrorFormat {
         /// The `WWW-Authenticate` header.
         challenge: &'static str,
         /// The renderer, and a copy of the request's headers for it.
-        speak: Option<(ErrorRenderer, HeaderMap)>,
+        renderer: Option<(ErrorRenderer, HeaderMap)>,
     },
     /// Set when a request arrives at a page, a form or an unknown path. Only browsers get the page.
-    Html { show: RefusalPage, page: Option<&'static str>, is_browser: bool },
+    Html { refusal_page: RefusalPage, page: Option<&'static str>, is_browser: bool },
 }
 
 impl ErrorFormat {
     /// The body in place of a problem.
     pub fn render_body(&self, error: &Error, request_id: &str) -> Option<Response> {
         match self {
-            ErrorFormat::Pass { speak, .. } => {
-                let (speak, headers) = speak.as_ref()?;
-                speak(headers, error).map(RenderedError::into_body_response)
+            ErrorFormat::Pass { renderer, .. } => {
+                let (renderer, headers) = renderer.as_ref()?;
+                renderer(headers, error).map(RenderedError::into_body_response)
             }
-            ErrorFormat::Html { show, page, is_browser: true } => {
-                let shown = show(error, request_id, *page);
-                shown.inspect_err(|error| tracing::error!(%error, request_id, "failed to render a refusal page")).ok()
+            ErrorFormat::Html { refusal_page, page, is_browser: true } => {
+                let html = refusal_page(error, request_id, *page);
+                html.inspect_err(|error| tracing::error!(%error, request_id, "failed to render a refusal page")).ok()
             }
             ErrorFormat::Html { is_browser: false, .. } => None,
         }

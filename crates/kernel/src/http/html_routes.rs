@@ -23,14 +23,14 @@ pub(super) struct HtmlRoutes {
 impl HtmlRoutes {
     /// The error format of a request to a page, a form, or an unknown path that is not an API path.
     pub fn find_error_format(&self, request: &Request) -> Option<ErrorFormat> {
-        let show = self.refusal_page?;
+        let refusal_page = self.refusal_page?;
         let page = match request.extensions().get::<MatchedPath>() {
             Some(route) => Some(self.find_route(route.as_str())?),
             None if is_api_path(request.uri().path()) => return None,
             None => None,
         };
         let is_browser = prefers_media_type(request.headers(), "text/html", "application/json");
-        Some(ErrorFormat::Html { show, page, is_browser })
+        Some(ErrorFormat::Html { refusal_page, page, is_browser })
     }
 
     fn find_route(&self, route: &str) -> Option<&'static str> {

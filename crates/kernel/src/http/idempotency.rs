@@ -24,7 +24,7 @@ pub const HEADER: &str = "idempotency-key";
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 const KEY_CHARS_MAX: usize = 255;
 /// How long an answer can be replayed.
-const KEPT_MS: i64 = DAY_MS;
+const ANSWER_RETENTION_MS: i64 = DAY_MS;
 
 crate::statements! {
     /// The stored answer of a key, if it has not expired.
@@ -105,13 +105,13 @@ impl Idempotency {
         let entry = IdempotencyEntry { actor, route: self.route, key, digest, secrets };
         let name = format!("{}\n{}\n{}\n{}", caller.tenant_id(), entry.actor, entry.route, entry.key);
         let running = caller.app().running_keys.start_key(&name)?;
-        let standing = caller.standing();
+        let credential_ref = caller.standing();
         db.write(async move |tx| {
             // Held until this job is done, even if the client disconnects.
             let _running = running;
             if let Some(stored) = entry.lock_and_find(tx).await? {
                 // The answer may contain a secret, and the credential may have been revoked while the body arrived.
-                standing.confirm_valid(tx).await?;
+                credential_ref.confirm_valid(tx).await?;
                 return Ok((stored, true));
             }
             let rendered = job(tx).await?;
@@ -193,10 +193,10 @@ impl IdempotencyEntry {
     }
 
     async fn store_answer(&self, tx: &mut Tx, rendered: &RenderedReply) -> Result<()> {
-        let chance = tx.env().random.clone();
-        let expires_at: Timestamp = tx.env().now().plus_ms(KEPT_MS);
+        let random = tx.env().random.clone();
+        let expires_at: Timestamp = tx.env().now().plus_ms(ANSWER_RETENTION_MS);
         // Every stored answer is sealed, so that no route has to decide whether its answer contains a secret.
-        let body = self.with_binding(tx, |binding| self.secrets.seal_value(&chance, binding, &rendered.body))?;
+        let body = self.with_binding(tx, |binding| self.secrets.seal_value(&random, binding, &rendered.body))?;
         let headers = serde_json::to_string(&(&rendered.etag, &rendered.location)).map_err(Error::internal)?;
         let digest = self.digest.to_vec();
         let status = i64::from(rendered.status);
@@ -216,7 +216,7 @@ impl IdempotencyEntry {
 /// Shortens the expiry of answers that were stored while a clock was ahead: none is kept longer than one stored now,
 /// because it may contain a secret. Walks all answers of a tenant in steps.
 pub async fn shorten_stored_answers(db: &Db, now: Timestamp) -> Result<()> {
-    let expires_at = now.plus_ms(KEPT_MS);
+    let expires_at = now.plus_ms(ANSWER_RETENTION_MS);
     let mut after = (String::new(), String::new(), String::new());
     loop {
         let next = db.write(async move |tx| {

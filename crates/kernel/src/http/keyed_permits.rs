@@ -16,14 +16,14 @@ impl<K> Default for KeyedPermits<K> {
 
 impl<K: Clone + Eq + Hash> KeyedPermits<K> {
     /// A permit of this key, unless `max` are held. It is released when dropped.
-    pub(super) fn try_acquire(&self, name: K, max: usize) -> Option<KeyedPermit<K>> {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match taken.entry(name.clone()) {
+    pub(super) fn try_acquire(&self, key: K, max: usize) -> Option<KeyedPermit<K>> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match counts.entry(key.clone()) {
             Entry::Occupied(count) if *count.get() >= max => return None,
             Entry::Vacant(_) if max == 0 => return None,
             entry => *entry.or_insert(0) += 1,
         }
-        Some(KeyedPermit { permits: KeyedPermits(self.0.clone()), key: name })
+        Some(KeyedPermit { permits: KeyedPermits(self.0.clone()), key })
     }
 }
 
@@ -34,8 +34,8 @@ pub(super) struct KeyedPermit<K: Clone + Eq + Hash> {
 
 impl<K: Clone + Eq + Hash> Drop for KeyedPermit<K> {
     fn drop(&mut self) {
-        let mut taken = self.permits.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(mut count) = taken.entry(self.key.clone()) {
+        let mut counts = self.permits.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut count) = counts.entry(self.key.clone()) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();

@@ -182,7 +182,7 @@ pub struct RateLimiter {
 #[derive(Default)]
 struct LookUps {
     second: i64,
-    bought: HashMap<IpAddr, u32>,
+    counts: HashMap<IpAddr, u32>,
 }
 
 impl RateLimiter {
@@ -217,12 +217,12 @@ impl RateLimiter {
         }
         let second = self.env.now().as_millis().div_euclid(SECOND_MS);
         let mut look_ups = self.look_ups.lock().unwrap_or_else(PoisonError::into_inner);
-        if look_ups.second != second || look_ups.bought.len() >= LOOK_UP_ADDRESSES_MAX {
-            *look_ups = LookUps { second, bought: HashMap::new() };
+        if look_ups.second != second || look_ups.counts.len() >= LOOK_UP_ADDRESSES_MAX {
+            *look_ups = LookUps { second, counts: HashMap::new() };
         }
-        let bought = look_ups.bought.entry(address.bucket_address()).or_default();
-        *bought = bought.saturating_add(1);
-        *bought <= LOOK_UPS_MAX
+        let count = look_ups.counts.entry(address.bucket_address()).or_default();
+        *count = count.saturating_add(1);
+        *count <= LOOK_UPS_MAX
     }
 
     /// Charges one request to a credential and its tenant, or to neither if one of their budgets is used up.
@@ -324,8 +324,8 @@ impl RateLimiter {
     pub async fn exchange_usage(&self, db: &Db) -> Result<()> {
         let (window, _) = self.current_window();
         let start = window * MINUTE_MS;
-        let news = self.unreported_usage(window);
-        for rows in news.chunks(REPORT_ROWS) {
+        let unreported = self.unreported_usage(window);
+        for rows in unreported.chunks(REPORT_ROWS) {
             let (sql, values) = self.report_statement(start, rows);
             db.write(async move |tx| {
                 let args: Vec<&dyn crate::store::Param> = values.iter().map(|value| value as _).collect();
@@ -346,20 +346,20 @@ impl RateLimiter {
     }
 
     fn unreported_usage(&self, window: i64) -> Vec<(RateAccount, u64)> {
-        let mut news = Vec::new();
+        let mut unreported = Vec::new();
         for shard in self.callers.iter().chain(&self.addresses) {
             let shard = lock_window(shard, window);
-            let unreported = shard.buckets.iter().filter(|(account, bucket)| {
+            let rows = shard.buckets.iter().filter(|(account, bucket)| {
                 let quota = self.table.per_minute(account.policy);
                 let much = !account.policy.is_by_address() || bucket.used * REPORTED_PART >= quota;
                 // The shared bucket counts different callers on every node.
                 bucket.used != bucket.reported && much && account.subject != RateSubject::Others
             });
-            news.extend(unreported.map(|(account, bucket)| (account.clone(), bucket.used)));
+            unreported.extend(rows.map(|(account, bucket)| (account.clone(), bucket.used)));
         }
         // The same order on every node, so that two nodes never deadlock.
-        news.sort_by_cached_key(|(account, _)| account.to_string());
-        news
+        unreported.sort_by_cached_key(|(account, _)| account.to_string());
+        unreported
     }
 
     /// Marks rows after their commit: rows of a failed write are reported again in the next round.
@@ -444,8 +444,8 @@ mod tests {
             assert!(limiter.may_look_up(address(1)), "nothing is used up");
         }
         while limiter.charge_address(RatePolicy::Public, address(1)).1.is_ok() {}
-        let bought = (0..1_000).filter(|_| limiter.may_look_up(address(1))).count();
-        assert_eq!(u32::try_from(bought), Ok(LOOK_UPS_MAX));
+        let admitted = (0..1_000).filter(|_| limiter.may_look_up(address(1))).count();
+        assert_eq!(u32::try_from(admitted), Ok(LOOK_UPS_MAX));
         assert!(limiter.may_look_up(address(2)));
         limiter.env.clock.advance(SECOND_MS);
         assert!(limiter.may_look_up(address(1)));

@@ -77,7 +77,7 @@ impl<R: Route> TenantDoor for Access<R> {
 /// The first argument of a handler of an internal route: a pass, or the credentials of a tenant's route.
 #[diagnostic::on_unimplemented(
     message = "this handler does not say who may call it",
-    note = "its first argument must be `Holder<P, R>` or `Access<R>`, where `kernel::rules!` declares `R`"
+    note = "its first argument must be `PassHolder<P, R>` or `Access<R>`, where `kernel::rules!` declares `R`"
 )]
 pub trait InternalDoor {}
 

@@ -178,8 +178,8 @@ fn with_link(mut response: Response, link: Option<String>) -> Response {
 
 impl<T> ListPage<T> {
     /// Adds fields about the whole list.
-    pub fn with_summary<W>(self, whole: W) -> PageWith<T, W> {
-        PageWith { page: self, summary: whole }
+    pub fn with_summary<W>(self, summary: W) -> PageWith<T, W> {
+        PageWith { page: self, summary }
     }
 }
 

@@ -108,8 +108,8 @@ impl<P: Pass, R: Route> FromRequestParts<SharedApp> for PassHolder<P, R> {
             assert!(R::RULES.scopes.is_empty() && R::RULES.sessions_only.is_none(), "a pass has neither");
         };
         let context = RequestContext::from_parts(parts)?;
-        let speak = R::RULES.error_renderer.map(|speak| (speak, parts.headers.clone()));
-        context.set_error_format(ErrorFormat::Pass { challenge: P::CHALLENGE, speak });
+        let renderer = R::RULES.error_renderer.map(|renderer| (renderer, parts.headers.clone()));
+        context.set_error_format(ErrorFormat::Pass { challenge: P::CHALLENGE, renderer });
         let (pass, owner) = admit_holder::<P>(parts, app, &context, &R::RULES).await?;
         Ok(PassHolder { pass, owner, app: app.clone(), context, route: PhantomData })
     }

@@ -76,21 +76,21 @@ pub(super) struct RefusedRequest<'a> {
 
 /// Writes the body and headers of a refusal: the problem, or the client's own format.
 pub(super) fn render_error(error: &Error, refused: &RefusedRequest<'_>, response: &mut Response) {
-    let manner = refused.error_format;
-    let spoken = response.extensions_mut().remove::<RenderedError>().map(RenderedError::into_body_response);
-    let said = spoken.or_else(|| manner.and_then(|manner| manner.render_body(error, refused.request_id)));
-    let (said, body) = said.unwrap_or_else(|| problem_response(error, refused)).into_parts();
+    let error_format = refused.error_format;
+    let rendered = response.extensions_mut().remove::<RenderedError>().map(RenderedError::into_body_response);
+    let rendered = rendered.or_else(|| error_format.and_then(|format| format.render_body(error, refused.request_id)));
+    let (parts, body) = rendered.unwrap_or_else(|| problem_response(error, refused)).into_parts();
     let headers = response.headers_mut();
-    headers.extend(said.headers);
+    headers.extend(parts.headers);
     headers.remove(header::CONTENT_LENGTH);
-    if manner.is_some_and(ErrorFormat::is_negotiated) {
+    if error_format.is_some_and(ErrorFormat::is_negotiated) {
         headers.append(header::VARY, HeaderValue::from_static("accept"));
     }
     if let Some(seconds) = error.retry_after_seconds() {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     if matches!(error.code(), Code::Unauthenticated | Code::KeyExpired | Code::SessionExpired) {
-        let challenge = manner.and_then(ErrorFormat::challenge);
+        let challenge = error_format.and_then(ErrorFormat::challenge);
         headers.insert(header::WWW_AUTHENTICATE, challenge.unwrap_or(HeaderValue::from_static("Bearer")));
     }
     *response.body_mut() = body;

@@ -40,15 +40,15 @@ impl Raw {
     }
 }
 
-fn get_media_type(headers: &HeaderMap, known: &[&'static str]) -> Result<&'static str> {
+fn get_media_type(headers: &HeaderMap, accepted: &[&'static str]) -> Result<&'static str> {
     let refused = || {
-        let detail = format!("Send one Content-Type of {}, without a Content-Encoding.", known.join(", "));
+        let detail = format!("Send one Content-Type of {}, without a Content-Encoding.", accepted.join(", "));
         Error::new(Code::UnsupportedMediaType, detail)
     };
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(given), None) = (types.next(), types.next()) else { return Err(refused()) };
     let essence = given.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    let found = known.iter().find(|known| known.eq_ignore_ascii_case(essence)).ok_or_else(refused)?;
+    let found = accepted.iter().find(|accepted| accepted.eq_ignore_ascii_case(essence)).ok_or_else(refused)?;
     let plain = headers.get(header::CONTENT_ENCODING).is_none_or(|coding| coding == "identity");
     if plain { Ok(found) } else { Err(refused()) }
 }

@@ -23,12 +23,12 @@ impl RequestMetrics {
         let method = method_label(method);
         let mut routes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_route = routes.get(route).map(Vec::as_slice).unwrap_or_default();
-        if let Some(meter) = of_route.iter().find(|meter| meter.status == status && meter.method == method) {
-            return meter.record_seconds(seconds);
+        if let Some(series) = of_route.iter().find(|series| series.status == status && series.method == method) {
+            return series.record_seconds(seconds);
         }
-        let meter = RequestSeries::new(method, route, status);
-        meter.record_seconds(seconds);
-        routes.entry(route.to_owned()).or_default().push(meter);
+        let series = RequestSeries::new(method, route, status);
+        series.record_seconds(seconds);
+        routes.entry(route.to_owned()).or_default().push(series);
     }
 }
 

@@ -80,10 +80,10 @@ impl Rules {
         self
     }
 
-    /// For sessions alone; a key is refused with the detail `told`.
+    /// For sessions alone; a key is refused with `detail`.
     #[must_use]
-    pub const fn sessions_only(mut self, told: &'static str) -> Self {
-        self.sessions_only = Some(told);
+    pub const fn sessions_only(mut self, detail: &'static str) -> Self {
+        self.sessions_only = Some(detail);
         self
     }
 
@@ -103,8 +103,8 @@ impl Rules {
 
     /// Renders refusals of a route for passes, in place of problems: see [`RenderedError`](super::RenderedError).
     #[must_use]
-    pub const fn with_error_renderer(mut self, speak: ErrorRenderer) -> Self {
-        self.error_renderer = Some(speak);
+    pub const fn with_error_renderer(mut self, renderer: ErrorRenderer) -> Self {
+        self.error_renderer = Some(renderer);
         self
     }
 

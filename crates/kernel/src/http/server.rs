@@ -57,14 +57,14 @@ pub struct ConnectionLimits {
 
 impl Default for ConnectionLimits {
     fn default() -> Self {
-        let patience = ConnectionTimeouts {
+        let timeouts = ConnectionTimeouts {
             head: Duration::from_secs(10),
             // Load balancers keep idle connections for 60 s and expect them to be open.
             idle: Duration::from_secs(75),
             stall: Duration::from_secs(30),
         };
         // An eighth of all connections: more than a load test or an office behind one address needs.
-        ConnectionLimits { timeouts: patience, per_address_max: 1024, exempt: Vec::new() }
+        ConnectionLimits { timeouts, per_address_max: 1024, exempt: Vec::new() }
     }
 }
 
@@ -159,7 +159,8 @@ fn run_server(
                 () = &mut stop => break,
             };
             let address = ClientAddress(peer.ip().to_canonical());
-            let Some(place) = addresses.try_acquire(address.bucket_address(), limits.max_for(address.0)) else {
+            let Some(address_permit) = addresses.try_acquire(address.bucket_address(), limits.max_for(address.0))
+            else {
                 tracing::debug!(%peer, "connection refused: too many from one address");
                 continue;
             };
@@ -167,7 +168,7 @@ fn run_server(
             let (tls, watcher) = (listener.tls.as_ref().map(|(tls, _)| tls.clone()), graceful.watcher());
             tokio::spawn(async move {
                 connection.serve_stream(stream, tls, watcher).await;
-                drop((permit, place));
+                drop((permit, address_permit));
             });
         }
         drop(listener);
@@ -190,26 +191,26 @@ impl ClientConnection {
         // The stall timeout also applies to bytes in the kernel's send buffer.
         #[cfg(target_os = "linux")]
         let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(self.timeouts.stall));
-        let (peer, pulse) = (self.peer, Arc::new(ConnectionActivity::default()));
-        let stream = TimeoutStream::new(stream, self.timeouts, pulse.clone());
+        let (peer, activity) = (self.peer, Arc::new(ConnectionActivity::default()));
+        let stream = TimeoutStream::new(stream, self.timeouts, activity.clone());
         let Some(tls) = tls else {
-            return self.serve_http(stream, pulse, watcher).await;
+            return self.serve_http(stream, activity, watcher).await;
         };
         match tls.accept(stream).await {
-            Ok(stream) => self.serve_http(stream, pulse, watcher).await,
+            Ok(stream) => self.serve_http(stream, activity, watcher).await,
             Err(error) => tracing::debug!(%peer, %error, "TLS handshake failed"),
         }
     }
 
-    async fn serve_http<S>(self, stream: S, pulse: Arc<ConnectionActivity>, watcher: Watcher)
+    async fn serve_http<S>(self, stream: S, activity: Arc<ConnectionActivity>, watcher: Watcher)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let ClientConnection { peer, router, .. } = self;
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-            let under_way = pulse.begin_request(request.version() == Version::HTTP_2);
+            let active_request = activity.begin_request(request.version() == Version::HTTP_2);
             let mut request = request.map(Body::new);
-            request.extensions_mut().insert(Arrival { peer, active_request: Arc::new(under_way) });
+            request.extensions_mut().insert(Arrival { peer, active_request: Arc::new(active_request) });
             let answer = router.clone().oneshot(request);
             async move {
                 let mut answer = answer.await?;

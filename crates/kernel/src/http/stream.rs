@@ -113,12 +113,12 @@ impl Streamer {
             let detail = "A file needs HTTP/1.1 or later: HTTP/1.0 cannot show that a file is incomplete.";
             return Err(Error::new(Code::InvalidParameter, detail));
         }
-        let place = caller.app().streams.try_acquire(caller.tenant_id(), STREAMS_MAX);
-        let place = place.ok_or_else(|| Error::unavailable("too many files of one tenant go out"))?;
+        let permit = caller.app().streams.try_acquire(caller.tenant_id(), STREAMS_MAX);
+        let permit = permit.ok_or_else(|| Error::unavailable("too many files of one tenant go out"))?;
         let (media_type, text) = encoding.header_text();
         let until = Instant::now() + STREAM_TIME_MAX;
         let mut pages =
-            PageStream { caller, context: self.context?, _permit: place, encoding, read, until, text, next: None };
+            PageStream { caller, context: self.context?, _permit: permit, encoding, read, until, text, next: None };
         pages.read_page(None).await?;
         Ok(Streamed { media_type, name: None, body: Body::from_stream(try_unfold(pages, PageStream::next_chunk)) })
     }
@@ -147,8 +147,8 @@ where
     /// The text of the next page. It is empty if none of the examined rows matched.
     async fn next_chunk(mut self) -> Result<Option<(Bytes, Self)>> {
         if self.text.is_empty() {
-            let Some(place) = self.next.take() else { return Ok(None) };
-            if let Err(error) = self.read_next_page(place).await {
+            let Some(key) = self.next.take() else { return Ok(None) };
+            if let Err(error) = self.read_next_page(key).await {
                 let cause = error.cause_chain().unwrap_or_else(|| error.detail().to_owned());
                 tracing::error!(request_id = &*self.context.request_id, cause, "streamed answer broke off");
                 metrics::counter!("tc_http_answers_broken_total").increment(1);
@@ -159,7 +159,7 @@ where
         Ok(Some((text.into(), self)))
     }
 
-    async fn read_next_page(&mut self, place: P) -> Result<()> {
+    async fn read_next_page(&mut self, key: P) -> Result<()> {
         if Instant::now() > self.until {
             return Err(Error::unavailable("the whole answer took too long"));
         }
@@ -167,14 +167,14 @@ where
         let _permit = app.admission.acquire_read(self.caller.tenant_id()).await?;
         let read = async {
             self.caller.confirm_rights_now().await?;
-            self.read_page(Some(place)).await
+            self.read_page(Some(key)).await
         };
         let late = |_| Error::unavailable("a page of the answer took too long");
         tokio::time::timeout(PAGE_TIME_MAX, read).await.map_err(late)?
     }
 
-    async fn read_page(&mut self, place: Option<P>) -> Result<()> {
-        let RowBatch { rows, next } = (self.read)(place).await?;
+    async fn read_page(&mut self, key: Option<P>) -> Result<()> {
+        let RowBatch { rows, next } = (self.read)(key).await?;
         self.next = next;
         rows.iter().try_for_each(|row| self.encoding.write_row(row, &mut self.text))
     }

@@ -14,7 +14,7 @@ const REQUEST_ID_CHARS_MAX: usize = 128;
 const REQUEST_ID_CHARS: usize = 20;
 
 /// The caller's `X-Request-Id` if it is 1 to 128 visible characters, else a new one.
-pub fn request_id(headers: &HeaderMap, world: &Env) -> Arc<str> {
+pub fn request_id(headers: &HeaderMap, env: &Env) -> Arc<str> {
     let mut given = headers.get_all(&REQUEST_ID).iter();
     if let (Some(value), None) = (given.next(), given.next())
         && let Ok(text) = value.to_str()
@@ -25,7 +25,7 @@ pub fn request_id(headers: &HeaderMap, world: &Env) -> Arc<str> {
     }
     let mut text = String::with_capacity(4 + REQUEST_ID_CHARS);
     text.push_str("req_");
-    world.random.push_public_base62(&mut text, REQUEST_ID_CHARS);
+    env.random.push_public_base62(&mut text, REQUEST_ID_CHARS);
     text.into()
 }
 
@@ -65,8 +65,8 @@ impl TraceParent {
     }
 
     /// The header for a call that this request causes: the same trace with a new span.
-    pub fn child_header(&self, world: &Env) -> String {
-        let span = u64::from_be_bytes(world.random.secret_bytes()) | 1;
+    pub fn child_header(&self, env: &Env) -> String {
+        let span = u64::from_be_bytes(env.random.secret_bytes()) | 1;
         format!("00-{}-{span:016x}-{}", self.trace_id, self.flags)
     }
 

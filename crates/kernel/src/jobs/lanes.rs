@@ -21,7 +21,7 @@ use crate::base::{Result, SECOND_MS, TenantId, Timestamp};
 use crate::store::{Db, FromRow, PendingRows, Purpose, Row, Store, Tx, Value};
 
 crate::statements! {
-    MAKE = "INSERT INTO lanes (kind, tenant_id, key, token) VALUES ($2, $1, $3, 0)";
+    INSERT = "INSERT INTO lanes (kind, tenant_id, key, token) VALUES ($2, $1, $3, 0)";
     ENSURE = "INSERT INTO lanes (kind, tenant_id, key, token) VALUES ($2, $1, $3, 0)
         ON CONFLICT (kind, tenant_id, key) DO NOTHING";
     REMOVE = "DELETE FROM lanes WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND token = $4";
@@ -48,10 +48,10 @@ crate::statements! {
         ") AND EXISTS (SELECT 1 FROM lane_wakes w WHERE w.kind = $1 AND w.tenant_id = l.tenant_id AND w.key = l.key)
         ORDER BY l.tenant_id, l.key LIMIT $3"
     ];
-    FORGET_WAKES = "DELETE FROM lane_wakes WHERE kind = $1 AND tenant_id = $2 AND key = $3";
-    FORGET_HELD_WAKES = "DELETE FROM lane_wakes WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND EXISTS
+    DELETE_WAKES = "DELETE FROM lane_wakes WHERE kind = $1 AND tenant_id = $2 AND key = $3";
+    DELETE_LEASED_WAKES = "DELETE FROM lane_wakes WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND EXISTS
         (SELECT 1 FROM lanes l WHERE l.kind = $2 AND l.tenant_id = $1 AND l.key = $3 AND l.token = $4)";
-    HOLD = crate::sql![
+    EXTEND_LEASE = crate::sql![
         "UPDATE lanes SET leased_until = ",
         crate::database_time!("$5"),
         " + CAST($6 AS BIGINT) WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND token = $4"
@@ -59,7 +59,7 @@ crate::statements! {
     FIND_TOKEN = "SELECT token FROM lanes WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND token = $4";
     RELEASE = "UPDATE lanes SET leased_until = NULL, node = NULL, due_at = $5, not_before = $6, slow = $7
         WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND token = $4";
-    FORGET_LEASES = "UPDATE lanes SET leased_until = NULL, node = NULL WHERE leased_until IS NOT NULL";
+    CLEAR_LEASES = "UPDATE lanes SET leased_until = NULL, node = NULL WHERE leased_until IS NOT NULL";
     NEXT_DUE = "SELECT MIN(moment) FROM (SELECT MIN(due_at) AS moment FROM lanes WHERE kind = $1
         UNION ALL SELECT CAST($2 AS BIGINT) WHERE EXISTS (SELECT 1 FROM lane_wakes WHERE kind = $1)) moments";
     LONGEST_DUE = crate::sql![
@@ -71,7 +71,7 @@ crate::statements! {
     LONGEST_WAKE = "SELECT MIN(e.at) FROM (SELECT w.tenant_id, w.sequence FROM lane_wakes w WHERE w.kind = $1
             ORDER BY w.kind, w.tenant_id, w.key, w.sequence LIMIT 200) woken
         JOIN events e ON e.tenant_id = woken.tenant_id AND e.sequence = woken.sequence";
-    BRING_BACK = crate::sql![
+    CLAMP_FUTURE = crate::sql![
         "UPDATE lanes SET due_at = CASE WHEN due_at > $5 THEN $4 ELSE due_at END,
             not_before = CASE WHEN not_before > $5 THEN NULL ELSE not_before END,
             leased_until = CASE WHEN leased_until > ",
@@ -148,7 +148,7 @@ pub struct LeasedLane {
 
 /// Inserts a lane with nothing due.
 pub async fn create_lane(tx: &mut Tx, kind: &'static str, key: &str) -> Result<()> {
-    tx.exec(MAKE, crate::args![kind, key]).await.map(drop)
+    tx.exec(INSERT, crate::args![kind, key]).await.map(drop)
 }
 
 /// Inserts a lane unless it exists.
@@ -172,7 +172,7 @@ pub async fn clamp_future_timestamps(
     now: Timestamp,
     latest: Timestamp,
 ) -> Result<()> {
-    tx.exec(BRING_BACK, crate::args![kind, key, now, latest, tx.given_time(), LEASE_MS]).await.map(drop)
+    tx.exec(CLAMP_FUTURE, crate::args![kind, key, now, latest, tx.given_time(), LEASE_MS]).await.map(drop)
 }
 
 /// Makes lanes with wakes due. A locked lane is skipped: the transaction that locks it deletes its wakes, or the next call
@@ -194,20 +194,20 @@ pub async fn apply_wakes(node: &ServerNode, kind: &'static str) -> Result<()> {
 async fn wake_lanes(tx: &mut Tx, kind: &'static str, woken: Vec<(TenantId, String)>) -> Result<usize> {
     let sql = format!("{FIND_TO_WAKE}{}{WAKE_FOUND}", tx.skip_locked());
     let now = tx.env().now();
-    let mut asked = Vec::with_capacity(woken.len());
+    let mut pending = Vec::with_capacity(woken.len());
     for (tenant, key) in woken {
         let values = vec![kind.into(), tenant.into(), key.as_str().into(), now.into()];
-        asked.push((tenant, key, tx.send_query::<String>(sql.clone(), values).await?));
+        pending.push((tenant, key, tx.send_query::<String>(sql.clone(), values).await?));
     }
     // The wakes are deleted while the lane is locked and due, so the next holder of the lease sees all that was published.
-    let mut applied = Vec::with_capacity(asked.len());
-    for (tenant, key, woken) in asked {
-        if !tx.await_rows(woken).await?.is_empty() {
+    let mut applied = Vec::with_capacity(pending.len());
+    for (tenant, key, rows) in pending {
+        if !tx.await_rows(rows).await?.is_empty() {
             applied.push(vec![kind.into(), tenant.into(), key.into()]);
         }
     }
     let count = applied.len();
-    tx.enqueue_each(FORGET_WAKES, applied).await?;
+    tx.enqueue_each(DELETE_WAKES, applied).await?;
     Ok(count)
 }
 
@@ -225,22 +225,22 @@ pub async fn lease_lanes(
     lanes: Vec<DueLane>,
 ) -> Result<Vec<Option<LeasedLane>>> {
     let (now, name) = (node.env.now(), node.node.clone());
-    let wanted = lanes.clone();
+    let due_lanes = lanes.clone();
     let tokens: Vec<Option<i64>> = node
         .store
         .system(Purpose::Jobs)
         .write(async move |tx| {
             let sql = format!("{FIND_TO_LEASE}{}{LEASE_FOUND}", tx.skip_locked());
             let given = tx.given_time();
-            let mut asked = Vec::with_capacity(wanted.len());
-            for DueLane { tenant_id, key, .. } in wanted {
+            let mut pending = Vec::with_capacity(due_lanes.len());
+            for DueLane { tenant_id, key, .. } in due_lanes {
                 let lane: [Value; 4] = [kind.into(), tenant_id.into(), key.into(), now.into()];
                 let lease: [Value; 3] = [given.into(), name.clone().into(), LEASE_MS.into()];
-                asked.push(tx.send_query::<i64>(sql.clone(), lane.into_iter().chain(lease).collect()).await?);
+                pending.push(tx.send_query::<i64>(sql.clone(), lane.into_iter().chain(lease).collect()).await?);
             }
-            let mut tokens = Vec::with_capacity(asked.len());
-            for token in asked {
-                tokens.push(tx.await_rows(token).await?.pop());
+            let mut tokens = Vec::with_capacity(pending.len());
+            for rows in pending {
+                tokens.push(tx.await_rows(rows).await?.pop());
             }
             Ok(tokens)
         })
@@ -264,7 +264,7 @@ pub async fn lease_due_lanes(node: &ServerNode, kind: &'static str, max: usize) 
 
 /// Ends all leases, for a node that is the only one.
 pub(super) async fn clear_leases(store: &Store) -> Result<()> {
-    store.system(Purpose::Jobs).write(async |tx| tx.exec(FORGET_LEASES, crate::args![]).await).await.map(drop)
+    store.system(Purpose::Jobs).write(async |tx| tx.exec(CLEAR_LEASES, crate::args![]).await).await.map(drop)
 }
 
 /// When the next lane of a kind is or was due. A lane with wakes is due now.
@@ -306,8 +306,8 @@ impl LeasedLane {
     ///
     /// Deletes the wakes of the lane, so the caller must read what is due, after this, before it releases the lane.
     pub async fn extend_lease(&self, tx: &mut Tx) -> Result<bool> {
-        let holding = self.send_lease_extension(tx).await?;
-        holding.is_held(tx).await
+        let extension = self.send_lease_extension(tx).await?;
+        extension.is_held(tx).await
     }
 
     /// Like [`LeasedLane::extend_lease`], with the result in [`LeaseExtension::is_held`], so that further queries share the
@@ -315,8 +315,8 @@ impl LeasedLane {
     pub async fn send_lease_extension(&self, tx: &mut Tx) -> Result<LeaseExtension> {
         let lane = || -> Vec<Value> { vec![self.kind.into(), self.key.as_str().into(), self.token.into()] };
         let lease: [Value; 2] = [tx.given_time().into(), LEASE_MS.into()];
-        tx.enqueue(HOLD, lane().into_iter().chain(lease).collect()).await?;
-        tx.enqueue(FORGET_HELD_WAKES, lane()).await?;
+        tx.enqueue(EXTEND_LEASE, lane().into_iter().chain(lease).collect()).await?;
+        tx.enqueue(DELETE_LEASED_WAKES, lane()).await?;
         Ok(LeaseExtension(tx.send_query(FIND_TOKEN, lane()).await?))
     }
 

@@ -39,7 +39,7 @@ crate::statements! {
 
 /// A last use is saved at most 60 s late; this leaves room for a slow database.
 const SAVE_USES_EVERY: Duration = Duration::from_secs(10);
-const LEARN_EVERY: Duration = Duration::from_secs(15);
+const LOAD_CREDENTIALS_EVERY: Duration = Duration::from_secs(15);
 const EXCHANGE_EVERY: Duration = Duration::from_secs(1);
 const CLEAN_EVERY: Duration = Duration::from_mins(1);
 const COMPARE_CLOCKS_EVERY: Duration = Duration::from_mins(5);
@@ -70,21 +70,24 @@ pub struct Retention {
 /// The retention of the kernel's own tables.
 const KERNEL_RETENTION: &[Retention] = &[
     Retention { sql: CLEAN_SESSIONS, before: |_, now| now.plus_ms(-ENDED_SESSION_MS) },
-    Retention { sql: CLEAN_IDLE_SESSIONS, before: |kept, now| now.plus_ms(-ENDED_SESSION_MS - kept.session_idle_ms) },
+    Retention {
+        sql: CLEAN_IDLE_SESSIONS,
+        before: |settings, now| now.plus_ms(-ENDED_SESSION_MS - settings.session_idle_ms),
+    },
     Retention { sql: CLEAN_LINKS, before: |_, now| now },
     Retention { sql: CLEAN_IDEMPOTENCY, before: |_, now| now },
-    Retention { sql: CLEAN_EVENTS, before: |kept, now| now.plus_ms(-kept.event_retention_ms) },
+    Retention { sql: CLEAN_EVENTS, before: |settings, now| now.plus_ms(-settings.event_retention_ms) },
     Retention { sql: CLEAN_RATES, before: |_, now| now.plus_ms(-2 * MINUTE_MS) },
 ];
 
 /// Runs until it is dropped.
 pub fn run(node: ServerNode, retention: &'static [Retention]) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        let learn = |node: ServerNode| async move { node.credentials.load_known(&node.store).await };
+        let load = |node: ServerNode| async move { node.credentials.load_known(&node.store).await };
         let compare = |node: ServerNode| async move { compare_clocks(&node).await.map(drop) };
         tokio::join!(
             run_every(&node, SAVE_USES_EVERY, "noting last use", |node| async move { save_last_uses(&node).await }),
-            run_every(&node, LEARN_EVERY, "loading credentials", learn),
+            run_every(&node, LOAD_CREDENTIALS_EVERY, "loading credentials", load),
             run_every(&node, EXCHANGE_EVERY, "exchanging rate counts", |node| async move {
                 exchange_rate_counts(&node).await
             }),

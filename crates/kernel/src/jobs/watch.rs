@@ -48,10 +48,10 @@ async fn supervise_with_pause(
         };
         metrics::counter!("task_restarts_total", "task" => what).increment(1);
         tracing::error!(task = what, why, again_in = ?pause, "task ended; restarting it");
-        let mut told = stopping.clone();
+        let mut receiver = stopping.clone();
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            Ok(_) = told.wait_for(|stopping| *stopping) => return,
+            Ok(_) = receiver.wait_for(|stopping| *stopping) => return,
         }
         pause = double_pause(pause);
     }
@@ -105,8 +105,8 @@ mod tests {
         let start = {
             let stopping = stopping.clone();
             move || {
-                let mut told = stopping.clone();
-                async move { drop(told.wait_for(|stopping| *stopping).await) }
+                let mut receiver = stopping.clone();
+                async move { drop(receiver.wait_for(|stopping| *stopping).await) }
             }
         };
         stop.send_replace(true);
@@ -131,8 +131,8 @@ mod tests {
         }
         let starts = starts.lock().unwrap();
         for (number, pair) in starts.windows(2).take(PAUSES).enumerate() {
-            let (paused, wanted) = (pair[1] - pair[0], Duration::from_millis(1 << number));
-            assert!(paused >= wanted, "{paused:?} instead of {wanted:?}");
+            let (paused, expected) = (pair[1] - pair[0], Duration::from_millis(1 << number));
+            assert!(paused >= expected, "{paused:?} instead of {expected:?}");
         }
     }
 

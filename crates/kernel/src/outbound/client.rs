@@ -79,10 +79,10 @@ impl HttpClient {
         let status = head.status.as_u16();
         attempt.answered_by = head.extensions.remove();
         (attempt.status, attempt.headers, attempt.body_stream) = (Some(status), head.headers, Some(body));
-        if let Err(fault) = attempt.read_body(body_max).await {
-            return Err(attempt.into_failure(fault));
+        if let Err(cause) = attempt.read_body(body_max).await {
+            return Err(attempt.into_failure(cause));
         }
-        let Some(address) = attempt.find_connection().map(|tether| tether.address) else {
+        let Some(address) = attempt.find_connection().map(|connection| connection.address) else {
             return Err(attempt.into_failure(FailureCause::new(FailureKind::Broken, "it is not known who answered")));
         };
         let timings = attempt.collect_timings();
@@ -149,8 +149,8 @@ struct RequestAttempt {
 
 impl Drop for RequestAttempt {
     fn drop(&mut self) {
-        if let Some(tether) = self.find_connection().filter(|tether| !self.whole || tether.is_unwritten()) {
-            tether.hang_up();
+        if let Some(connection) = self.find_connection().filter(|connection| !self.whole || connection.is_unwritten()) {
+            connection.hang_up();
         }
     }
 }
@@ -174,9 +174,9 @@ impl RequestAttempt {
 
     /// Reads up to `body_max` bytes. The rest, of unknown length, is dropped with the connection.
     async fn read_body(&mut self, body_max: usize) -> Result<(), FailureCause> {
-        let Some(coming) = &mut self.body_stream else { return Ok(()) };
+        let Some(body) = &mut self.body_stream else { return Ok(()) };
         while self.body.len() < body_max {
-            match self.progress.run_in_time(coming.frame()).await {
+            match self.progress.run_in_time(body.frame()).await {
                 Some(Some(Ok(frame))) => {
                     let data = frame.into_data().unwrap_or_default();
                     self.body.extend(data.iter().take(body_max - self.body.len()));
@@ -189,7 +189,7 @@ impl RequestAttempt {
                 None => return Err(self.timeout_cause()),
             }
         }
-        self.whole = coming.is_end_stream();
+        self.whole = body.is_end_stream();
         Ok(())
     }
 
@@ -199,13 +199,14 @@ impl RequestAttempt {
     }
 
     fn into_timeout(self) -> Failure {
-        let fault = self.timeout_cause();
-        self.into_failure(fault)
+        let cause = self.timeout_cause();
+        self.into_failure(cause)
     }
 
-    fn into_failure(mut self, fault: FailureCause) -> Failure {
-        let address = self.find_connection().map(|tether| tether.address).or(self.progress.lock_state().address);
-        let (FailureCause { kind, detail }, timings) = (fault, self.collect_timings());
+    fn into_failure(mut self, cause: FailureCause) -> Failure {
+        let address =
+            self.find_connection().map(|connection| connection.address).or(self.progress.lock_state().address);
+        let (FailureCause { kind, detail }, timings) = (cause, self.collect_timings());
         let (headers, body) = (take(&mut self.headers), take(&mut self.body));
         Failure { kind, detail, address, status: self.status, headers, body, timings }
     }
@@ -227,12 +228,12 @@ impl RequestAttempt {
 
     fn collect_timings(&self) -> OutboundTimings {
         // The connector measured the connection that it opened for this request. A reused connection has no such timings.
-        let reused = self.find_connection().is_some_and(|tether| !tether.was_opened_by(&self.progress));
-        let notes = if reused { ProgressState::default() } else { *self.progress.lock_state() };
+        let reused = self.find_connection().is_some_and(|connection| !connection.was_opened_by(&self.progress));
+        let state = if reused { ProgressState::default() } else { *self.progress.lock_state() };
         OutboundTimings {
-            resolve_ms: notes.resolved.map(to_ms),
-            connect_ms: notes.connected.map(to_ms),
-            tls_ms: notes.encrypted.map(to_ms),
+            resolve_ms: state.resolved.map(to_ms),
+            connect_ms: state.connected.map(to_ms),
+            tls_ms: state.encrypted.map(to_ms),
             first_byte_ms: self.first_byte.map(to_ms),
             total_ms: to_ms(self.elapsed()),
         }
@@ -246,14 +247,14 @@ fn to_ms(duration: Duration) -> i64 {
 /// The connector's own cause if there is one; otherwise the connection broke in use.
 fn to_failure_cause(error: &(dyn StdError + 'static)) -> FailureCause {
     let chain: Vec<&(dyn StdError + 'static)> = std::iter::successors(Some(error), |error| (*error).source()).collect();
-    if let Some(fault) = chain.iter().find_map(|error| error.downcast_ref::<FailureCause>()) {
-        return fault.clone();
+    if let Some(cause) = chain.iter().find_map(|error| error.downcast_ref::<FailureCause>()) {
+        return cause.clone();
     }
     // With TLS 1.3, a server may refuse the client after the handshake, for example for lack of a client certificate.
     let kind = if chain.iter().any(|error| is_tls_error(*error)) { FailureKind::Tls } else { FailureKind::Broken };
     // hyper's wrapper says only that there was an error.
-    let said = chain.iter().filter(|error| !error.is::<legacy::Error>()).map(ToString::to_string);
-    FailureCause::new(kind, said.collect::<Vec<_>>().join(": "))
+    let messages = chain.iter().filter(|error| !error.is::<legacy::Error>()).map(ToString::to_string);
+    FailureCause::new(kind, messages.collect::<Vec<_>>().join(": "))
 }
 
 fn is_tls_error(error: &(dyn StdError + 'static)) -> bool {

@@ -132,13 +132,13 @@ async fn connect_to_one(
 ) -> Result<(TcpStream, SocketAddr), FailureCause> {
     let start = Instant::now();
     let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX).min(ADDRESSES_MAX);
-    let mut fault = FailureCause::connect_timeout();
+    let mut cause = FailureCause::connect_timeout();
     for (tried, address) in (0..count).zip(addresses) {
         // IPv4-mapped IPv6 is called as IPv4.
         let address = SocketAddr::new(address.to_canonical(), port);
         progress.lock_state().address = Some(address);
         let share = progress.deadline().saturating_duration_since(Instant::now()) / (count - tried);
-        fault = match timeout(share.max(CONNECT_MIN), TcpStream::connect(address)).await {
+        cause = match timeout(share.max(CONNECT_MIN), TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 progress.lock_state().connected = Some(start.elapsed());
                 // Requests are written in one piece, so Nagle's algorithm would only delay them.
@@ -149,7 +149,7 @@ async fn connect_to_one(
             Err(_) => FailureCause::connect_timeout(),
         };
     }
-    Err(fault)
+    Err(cause)
 }
 
 impl Service<Uri> for Connector {

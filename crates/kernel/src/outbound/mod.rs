@@ -57,13 +57,8 @@ pub struct OutboundSettings {
 impl Default for OutboundSettings {
     fn default() -> Self {
         // Time for a few rounds of slow lookups.
-        let name_turn_max = Duration::from_secs(10);
-        OutboundSettings {
-            allow: Vec::new(),
-            extra_roots: None,
-            names: NameSource::default(),
-            lookup_wait_max: name_turn_max,
-        }
+        let lookup_wait_max = Duration::from_secs(10);
+        OutboundSettings { allow: Vec::new(), extra_roots: None, names: NameSource::default(), lookup_wait_max }
     }
 }
 
@@ -81,8 +76,8 @@ impl Outbound {
     /// Fails if the file of extra certificates cannot be used. A system without certificates is no error here; requests by
     /// https fail then.
     pub fn new(settings: OutboundSettings) -> Result<Outbound> {
-        let OutboundSettings { allow, extra_roots, names, lookup_wait_max: name_turn_max } = settings;
-        let resolver = Resolver::new(names, name_turn_max);
+        let OutboundSettings { allow, extra_roots, names, lookup_wait_max } = settings;
+        let resolver = Resolver::new(names, lookup_wait_max);
         let connector = Connector::new(AddressGuard::new(allow), resolver, TlsClient::new(extra_roots.as_deref())?);
         let client = HttpClient::new(connector.clone());
         Ok(Outbound(Arc::new(OutboundInner { connector, client, request_permits: LaneRequestPermits::default() })))
@@ -100,9 +95,9 @@ impl Outbound {
 
     /// Whether a target may be saved: not if its address is refused, or its name resolves to such an address. A name that
     /// does not resolve now passes, because it may be set up later. Each connection repeats the check.
-    pub async fn check_target(&self, target: &Target, for_whom: Option<TenantId>) -> Result<(), NotAllowed> {
+    pub async fn check_target(&self, target: &Target, tenant: Option<TenantId>) -> Result<(), NotAllowed> {
         let host = TargetHost::parse(target.host()).map_err(|bad| NotAllowed { detail: bad.to_string() })?;
-        match timeout(CHECK_MAX, self.0.connector.resolver().look_up(&host, for_whom).await_addresses()).await {
+        match timeout(CHECK_MAX, self.0.connector.resolver().look_up(&host, tenant).await_addresses()).await {
             Ok(Ok(addresses)) => self.0.connector.guard().check_all(&addresses),
             Ok(Err(_)) | Err(_) => Ok(()),
         }

@@ -26,16 +26,16 @@ pub struct LaneRequestPermit {
 }
 
 impl LaneRequestPermits {
-    /// Acquires a permit for a lane of the tenant that has `under_way` requests.
+    /// Acquires a permit for a lane of the tenant that has `in_flight` requests.
     ///
-    /// A lane that has more requests than the tenant has permits left gets none, so all lanes of a tenant come to have
-    /// about as many, in whatever order they started. Their outcomes are then saved together, because the deliveries of one
-    /// event are sent at about the same time.
-    pub fn try_acquire(&self, tenant: TenantId, under_way: usize) -> Option<LaneRequestPermit> {
-        if under_way == 0 {
+    /// A lane gets no further permit if it already has more requests than its tenant has permits left; so a tenant's
+    /// lanes converge to equal shares. Their outcomes are then saved together, because the deliveries of one event are
+    /// sent at about the same time.
+    pub fn try_acquire(&self, tenant: TenantId, in_flight: usize) -> Option<LaneRequestPermit> {
+        if in_flight == 0 {
             return Some(LaneRequestPermit::default());
         }
-        if under_way > self.0.available_for(tenant) {
+        if in_flight > self.0.available_for(tenant) {
             return None;
         }
         Some(LaneRequestPermit { _shared: Some(self.0.try_acquire(tenant)?) })

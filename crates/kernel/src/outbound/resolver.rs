@@ -48,7 +48,7 @@ const LOOKUPS_MAX: usize = 64;
 /// less beside other such tenants.
 const LOOKUPS_PART: usize = 7;
 /// Lookups of one tenant that run or wait: more than it has endpoints.
-const WAITING_OF_ONE_MAX: usize = 256;
+const LOOKUPS_PER_TENANT_MAX: usize = 256;
 
 pub(super) struct Resolver {
     names: NameSource,
@@ -65,7 +65,7 @@ type TenantLookups = HashMap<String, watch::Receiver<LookupStage>>;
 #[derive(Clone)]
 enum LookupStage {
     Waiting,
-    Asking,
+    Running,
     Done(Result<Vec<IpAddr>, Unresolved>),
 }
 
@@ -107,7 +107,7 @@ impl Resolver {
     }
 
     /// Starts a lookup, or joins one of the same name for the same tenant.
-    pub fn look_up(&self, host: &TargetHost, for_whom: Option<TenantId>) -> Lookup {
+    pub fn look_up(&self, host: &TargetHost, tenant: Option<TenantId>) -> Lookup {
         let name = match host {
             TargetHost::Address(address) => return Lookup::from_answer(Ok(vec![*address])),
             TargetHost::Name(name) => name,
@@ -117,22 +117,22 @@ impl Resolver {
             return Lookup::from_answer(Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
         }
         let mut tenants = lock_tenants(&self.tenants);
-        let of_tenant = tenants.entry(for_whom).or_default();
-        if let Some(known) = of_tenant.get(name) {
-            return Lookup(known.clone());
+        let lookups = tenants.entry(tenant).or_default();
+        if let Some(stage) = lookups.get(name) {
+            return Lookup(stage.clone());
         }
-        if of_tenant.len() >= WAITING_OF_ONE_MAX {
+        if lookups.len() >= LOOKUPS_PER_TENANT_MAX {
             return Lookup::from_answer(Err(Unresolved::Crowded));
         }
-        let (tell, told) = watch::channel(LookupStage::Waiting);
-        of_tenant.insert(name.clone(), told.clone());
-        let permit = acquire_permit(self.permits.clone(), for_whom, self.wait_max);
-        let entry = LookupEntry { tenants: self.tenants.clone(), tenant: for_whom, name: name.clone() };
+        let (stage_sender, stage) = watch::channel(LookupStage::Waiting);
+        lookups.insert(name.clone(), stage.clone());
+        let permit = acquire_permit(self.permits.clone(), tenant, self.wait_max);
+        let entry = LookupEntry { tenants: self.tenants.clone(), tenant, name: name.clone() };
         // A runtime that shuts down drops a spawned task at once, and its `LookupEntry` takes this lock when dropped.
         drop(tenants);
         // A task of its own, so that it goes on for the others when the first caller gives up.
-        tokio::spawn(run_lookup(self.names.clone(), permit, entry, tell));
-        Lookup(told)
+        tokio::spawn(run_lookup(self.names.clone(), permit, entry, stage_sender));
+        Lookup(stage)
     }
 }
 
@@ -140,34 +140,34 @@ type LookupPermit = FairPermit<Option<TenantId>>;
 
 async fn acquire_permit(
     permits: Arc<FairPermits<Option<TenantId>>>,
-    for_whom: Option<TenantId>,
+    tenant: Option<TenantId>,
     wait_max: Duration,
 ) -> Option<LookupPermit> {
-    timeout(wait_max, permits.acquire(for_whom)).await.ok()
+    timeout(wait_max, permits.acquire(tenant)).await.ok()
 }
 
 async fn run_lookup(
     names: NameSource,
     permit: impl Future<Output = Option<LookupPermit>>,
     entry: LookupEntry,
-    tell: watch::Sender<LookupStage>,
+    stage_sender: watch::Sender<LookupStage>,
 ) {
     let answer = match permit.await {
         Some(permit) => {
-            tell.send_replace(LookupStage::Asking);
+            stage_sender.send_replace(LookupStage::Running);
             let name = entry.name.clone();
-            let asked = spawn_blocking(move || {
+            let task = spawn_blocking(move || {
                 let found = resolve_blocking(&names, &name);
                 drop(permit);
                 found
             });
-            asked.await.unwrap_or_else(|error| Err(error.to_string())).map_err(Unresolved::Failed)
+            task.await.unwrap_or_else(|error| Err(error.to_string())).map_err(Unresolved::Failed)
         }
         None => Err(Unresolved::Crowded),
     };
     // Removed before the answer is sent, so that later callers start a new lookup.
     drop(entry);
-    tell.send_replace(LookupStage::Done(answer));
+    stage_sender.send_replace(LookupStage::Done(answer));
 }
 
 /// Blocks the thread until there is an answer.
@@ -192,9 +192,9 @@ struct LookupEntry {
 impl Drop for LookupEntry {
     fn drop(&mut self) {
         let mut tenants = lock_tenants(&self.tenants);
-        if let Some(of_tenant) = tenants.get_mut(&self.tenant) {
-            of_tenant.remove(&self.name);
-            if of_tenant.is_empty() {
+        if let Some(lookups) = tenants.get_mut(&self.tenant) {
+            lookups.remove(&self.name);
+            if lookups.is_empty() {
                 tenants.remove(&self.tenant);
             }
         }

@@ -28,7 +28,7 @@ pub(super) struct RequestProgress {
     state: Arc<Mutex<ProgressState>>,
 }
 
-/// What is known so far, for the report of a request that times out.
+/// The state so far, for the report of a request that times out.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ProgressState {
     pub address: Option<SocketAddr>,
@@ -61,15 +61,15 @@ impl RequestProgress {
     }
 
     pub fn held_duration(&self) -> Duration {
-        let notes = self.lock_state();
-        notes.held + notes.held_since.map_or(Duration::ZERO, |since| since.elapsed())
+        let state = self.lock_state();
+        state.held + state.held_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Holds the request back until the guard is dropped or the request has a connection.
     pub fn hold_back(&self) -> HoldGuard<'_> {
-        let mut notes = self.lock_state();
-        if !notes.has_connection {
-            notes.held_since = Some(Instant::now());
+        let mut state = self.lock_state();
+        if !state.has_connection {
+            state.held_since = Some(Instant::now());
         }
         HoldGuard(self)
     }
@@ -77,9 +77,9 @@ impl RequestProgress {
     /// Marks that the request has a connection. It may be another one than was being opened for it, which the client then
     /// opens for the next request; waiting for that must not extend this request's deadline.
     pub fn mark_connected(&self) {
-        let mut notes = self.lock_state();
-        notes.end_hold();
-        notes.has_connection = true;
+        let mut state = self.lock_state();
+        state.end_hold();
+        state.has_connection = true;
     }
 
     /// The output of the future, or `None` after the deadline, which may move meanwhile.

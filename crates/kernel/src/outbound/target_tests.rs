@@ -40,7 +40,7 @@ fn what_is_wrong_with_a_text_is_said() {
     let long = format!("https://example.org/{}", "a".repeat(2_048));
     let long_label = format!("https://{}.org/", "a".repeat(64));
     let long_name = format!("https://{}a.org/", "a.".repeat(125));
-    for (text, wanted) in [
+    for (text, expected) in [
         ("", "absolute URL"),
         ("example.org", "absolute URL"),
         ("//example.org/", "absolute URL"),
@@ -106,14 +106,14 @@ fn what_is_wrong_with_a_text_is_said() {
         (&long_label, "as a name"),
         (&long_name, "as a name"),
     ] {
-        let said = why(text);
-        assert!(said.contains(wanted) && !said.starts_with("not allowed"), "{text}: {said}");
+        let detail = why(text);
+        assert!(detail.contains(expected) && !detail.starts_with("not allowed"), "{text}: {detail}");
     }
 }
 
 #[test]
 fn an_inside_address_in_disguise_is_not_allowed() {
-    for (text, wanted) in [
+    for (text, expected) in [
         ("http://127.1/", "127.0.0.1 is inside this host (127.0.0.0/8)"),
         ("http://127.0.1/", "127.0.0.1"),
         ("http://0x7f.1/", "127.0.0.1"),
@@ -130,7 +130,7 @@ fn an_inside_address_in_disguise_is_not_allowed() {
         ("http://0xa9fea9fe/", "169.254.169.254"),
         ("http://4294967295/", "255.255.255.255"),
     ] {
-        let said = why(text);
-        assert!(said.starts_with("not allowed: ") && said.contains(wanted), "{text}: {said}");
+        let detail = why(text);
+        assert!(detail.starts_with("not allowed: ") && detail.contains(expected), "{text}: {detail}");
     }
 }

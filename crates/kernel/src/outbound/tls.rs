@@ -38,8 +38,8 @@ impl TlsClient {
 
     async fn load_config(&self) -> Result<Arc<ClientConfig>, String> {
         let extra = self.extra.clone();
-        let made = spawn_blocking(move || build_config(extra)).await;
-        made.map_err(|error| error.to_string())?
+        let built = spawn_blocking(move || build_config(extra)).await;
+        built.map_err(|error| error.to_string())?
     }
 }
 

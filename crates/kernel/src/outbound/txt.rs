@@ -26,7 +26,7 @@ const DATAGRAM_BYTES_MAX: usize = 4_096;
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// The texts of all TXT records of a name, each joined from its parts. Uses the given name server, or those of the system.
-pub async fn look_up_txt(name: &str, server: Option<SocketAddr>, chance: &RandomSource) -> Result<Vec<String>> {
+pub async fn look_up_txt(name: &str, server: Option<SocketAddr>, random: &RandomSource) -> Result<Vec<String>> {
     let servers = match server {
         Some(server) => vec![server],
         None => system_servers().await,
@@ -34,7 +34,7 @@ pub async fn look_up_txt(name: &str, server: Option<SocketAddr>, chance: &Random
     let mut reason = String::new();
     for server in servers.iter().cycle().take(TRIES) {
         // The id is unpredictable, so that an attacker cannot forge an answer.
-        let id = u16::from_be_bytes(chance.secret_bytes());
+        let id = u16::from_be_bytes(random.secret_bytes());
         match query_server(name, *server, id).await {
             Ok(texts) => return Ok(texts),
             Err(why) => reason = format!("{server}: {why}"),
@@ -132,8 +132,8 @@ fn parse_answer(message: &[u8], name: &str, id: u16) -> Option<TxtAnswer> {
     }
     let packet = Packet::parse(message).ok()?;
     let name = Name::new(name).ok()?;
-    let [asked] = packet.questions.as_slice() else { return None };
-    if asked.qname != name || asked.qtype != QTYPE::TYPE(TYPE::TXT) {
+    let [question] = packet.questions.as_slice() else { return None };
+    if question.qname != name || question.qtype != QTYPE::TYPE(TYPE::TXT) {
         return None;
     }
     Some(match packet.rcode() {
@@ -166,8 +166,8 @@ mod tests {
     /// An answer with one record in two parts.
     fn answer(name: &'static str, id: u16) -> Packet<'static> {
         let mut reply = Packet::new_reply(id);
-        let asked = Question::new(Name::new(name).unwrap(), TYPE::TXT.into(), CLASS::IN.into(), false);
-        reply.questions.push(asked);
+        let question = Question::new(Name::new(name).unwrap(), TYPE::TXT.into(), CLASS::IN.into(), false);
+        reply.questions.push(question);
         let text = TXT::new().with_string("tenant-control-").unwrap().with_string("verification=abc").unwrap();
         let record = ResourceRecord::new(Name::new(name).unwrap(), CLASS::IN, 60, RData::TXT(text));
         reply.answers.push(record);

@@ -18,14 +18,14 @@ pub(super) async fn backup_sqlite(database: PathBuf, target: PathBuf, tag: Strin
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = target.file_name().ok_or_else(|| Error::internal("the backup needs a file name"))?;
         let partial = folder.join(format!(".{}.{tag}.partial", name.to_string_lossy()));
-        let made = copy_database(&database, &partial)
+        let result = copy_database(&database, &partial)
             .and_then(|()| std::fs::rename(&partial, &target).map_err(|error| file_error(&target, &error)))
             .and_then(|()| sync_to_disk(folder));
-        if made.is_err() {
+        if result.is_err() {
             // A partial copy is useless; if it cannot be removed, the error stays the same.
             let _ = std::fs::remove_file(&partial);
         }
-        made
+        result
     };
     tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
 }

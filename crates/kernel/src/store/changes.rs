@@ -1,12 +1,12 @@
 //! The feed of changes: which record of which tenant was written, read after the commit and over all tenants.
 //!
-//! A write of a record that readers keep copies of records the change in the same transaction. A change names the record and
-//! nothing else: a reader loads the record's current state, so reading a change twice, or out of the order of two tenants'
-//! commits, does no harm. Every reader has a position of its own, and changes that all readers have passed are deleted.
-//! Deliberately left out: who the readers are, and what they do.
+//! When a record is written of which readers keep a copy, the same transaction inserts a change. A change names the record
+//! and nothing else: a reader loads the record's current state, so reading a change twice, or out of the order of two
+//! tenants' commits, does no harm. Every reader has a position of its own, and changes that all readers have passed are
+//! deleted. Deliberately left out: who the readers are, and what they do.
 //!
 //! On PostgreSQL a transaction that began early may commit late. A change is visible to readers only when no transaction
-//! that began before its own is still under way, so no change can appear before a position that was read already.
+//! that began before its own is still in progress, so no change can appear before a position that was read already.
 
 use std::fmt::Display;
 
@@ -16,19 +16,19 @@ use crate::base::{Error, Result, TenantId, Timestamp};
 use super::{Db, FromRow, Row, Tx, dialect};
 
 crate::statements! {
-    BEGIN_READER = "INSERT INTO change_readers (id, written_by, number, seen_at) VALUES ($1, $2, $3, $4)";
+    INSERT_READER = "INSERT INTO change_readers (id, written_by, number, seen_at) VALUES ($1, $2, $3, $4)";
     READER = "SELECT written_by, number FROM change_readers WHERE id = $1";
     /// From the expected position, or repeated: a second reader of this name would let needed changes be deleted.
-    PASS = "UPDATE change_readers SET written_by = $4, number = $5, seen_at = $6
+    ADVANCE_READER = "UPDATE change_readers SET written_by = $4, number = $5, seen_at = $6
         WHERE id = $1 AND ((written_by = $2 AND number = $3) OR (written_by = $4 AND number = $5))";
-    END_READER = "DELETE FROM change_readers WHERE id = $1";
+    DELETE_READER = "DELETE FROM change_readers WHERE id = $1";
     READER_SEEN = "SELECT seen_at FROM change_readers WHERE id = $1";
     /// A reader that is gone for good must not keep changes for ever, nor one whose node's clock was ahead.
-    FORGET_READERS = "DELETE FROM change_readers WHERE seen_at < $1 OR seen_at > $2";
+    DELETE_STALE_READERS = "DELETE FROM change_readers WHERE seen_at < $1 OR seen_at > $2";
     ANY_READER = "SELECT id FROM change_readers LIMIT 1";
     CHANGE_AT = "SELECT written_by, number FROM changes WHERE written_by = $1 AND number = $2";
-    FORGET_ALL_READERS = "DELETE FROM change_readers";
-    NUMBERS_BEHIND = "SELECT number FROM changes WHERE (written_by, number) > ($1, $2) ORDER BY written_by, number LIMIT $3";
+    DELETE_ALL_READERS = "DELETE FROM change_readers";
+    LIST_NUMBERS_AFTER = "SELECT number FROM changes WHERE (written_by, number) > ($1, $2) ORDER BY written_by, number LIMIT $3";
     LAST_READER = "SELECT written_by, number FROM change_readers ORDER BY written_by, number LIMIT 1";
     CLEAN = "DELETE FROM changes WHERE (written_by, number) IN (SELECT written_by, number FROM changes
         WHERE (written_by, number) < ($1, $2) ORDER BY written_by, number LIMIT $3)";
@@ -62,8 +62,8 @@ pub struct ChangedRecord {
 
 impl FromRow for ChangedRecord {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let place = ChangePosition { written_by: row.get(0)?, number: row.get(1)? };
-        Ok(ChangedRecord { position: place, tenant: row.get(2)?, kind: row.get(3)?, id: row.get(4)? })
+        let position = ChangePosition { written_by: row.get(0)?, number: row.get(1)? };
+        Ok(ChangedRecord { position, tenant: row.get(2)?, kind: row.get(3)?, id: row.get(4)? })
     }
 }
 
@@ -73,11 +73,11 @@ impl Tx {
         if self.tenant_id().is_none() {
             return Err(Error::internal("only a tenant's records change"));
         }
-        let mut noted = vec![kind.into(), id.to_string().into()];
+        let mut values = vec![kind.into(), id.to_string().into()];
         if dialect::numbers_changes_by_time(self.engine()) {
-            noted.push(self.env().now().as_millis().saturating_mul(NUMBERS_PER_MS).into());
+            values.push(self.env().now().as_millis().saturating_mul(NUMBERS_PER_MS).into());
         }
-        self.enqueue(dialect::insert_change(self.engine()), noted).await
+        self.enqueue(dialect::insert_change(self.engine()), values).await
     }
 }
 
@@ -95,11 +95,11 @@ async fn get_shared_time(system: &Db) -> Result<Timestamp> {
 }
 
 /// Registers a reader, so that no change after its position is deleted.
-pub async fn insert_reader(system: &Db, reader: &str, place: ChangePosition) -> Result<()> {
+pub async fn insert_reader(system: &Db, reader: &str, position: ChangePosition) -> Result<()> {
     let (reader, now) = (reader.to_owned(), get_shared_time(system).await?);
-    let begin =
-        async move |tx: &mut Tx| tx.exec(BEGIN_READER, args![reader, place.written_by, place.number, now]).await;
-    system.write(begin).await.map(drop)
+    let insert =
+        async move |tx: &mut Tx| tx.exec(INSERT_READER, args![reader, position.written_by, position.number, now]).await;
+    system.write(insert).await.map(drop)
 }
 
 /// The saved position of a reader; none if the reader was deleted and may have missed changes.
@@ -111,16 +111,16 @@ pub async fn find_reader_position(system: &Db, reader: &str) -> Result<Option<Ch
 /// another process reads under the same name.
 pub async fn advance_reader(system: &Db, reader: &str, from: ChangePosition, to: ChangePosition) -> Result<bool> {
     let (reader, now) = (reader.to_owned(), get_shared_time(system).await?);
-    let pass = async move |tx: &mut Tx| {
-        tx.exec(PASS, args![reader, from.written_by, from.number, to.written_by, to.number, now]).await
+    let advance = async move |tx: &mut Tx| {
+        tx.exec(ADVANCE_READER, args![reader, from.written_by, from.number, to.written_by, to.number, now]).await
     };
-    Ok(system.write(pass).await? == 1)
+    Ok(system.write(advance).await? == 1)
 }
 
 /// Deletes a reader that is no longer needed.
 pub async fn delete_reader(system: &Db, reader: &str) -> Result<()> {
     let reader = reader.to_owned();
-    system.write(async move |tx| tx.exec(END_READER, args![reader]).await).await.map(drop)
+    system.write(async move |tx| tx.exec(DELETE_READER, args![reader]).await).await.map(drop)
 }
 
 /// Whether a reader was alive within the last `within_ms`. None if it was deleted.
@@ -132,15 +132,15 @@ pub async fn find_reader_liveness(system: &Db, reader: &str, within_ms: i64) -> 
 
 /// Whether the store has the change at a reader's position. It is never deleted while the reader is registered, so a missing
 /// one means that the store was restored to an earlier state.
-pub async fn has_change_at(system: &Db, place: ChangePosition) -> Result<bool> {
+pub async fn has_change_at(system: &Db, position: ChangePosition) -> Result<bool> {
     // Number 0 is the position of a reader that has read no change yet.
-    let found: Option<ChangePosition> = system.find(CHANGE_AT, args![place.written_by, place.number]).await?;
-    Ok(place.number == 0 || found.is_some())
+    let found: Option<ChangePosition> = system.find(CHANGE_AT, args![position.written_by, position.number]).await?;
+    Ok(position.number == 0 || found.is_some())
 }
 
 /// The number of changes after a position, counted up to `max`.
-pub async fn count_changes_after(system: &Db, behind: ChangePosition, max: i64) -> Result<usize> {
-    let numbers: Vec<i64> = system.list(NUMBERS_BEHIND, args![behind.written_by, behind.number, max]).await?;
+pub async fn count_changes_after(system: &Db, after: ChangePosition, max: i64) -> Result<usize> {
+    let numbers: Vec<i64> = system.list(LIST_NUMBERS_AFTER, args![after.written_by, after.number, max]).await?;
     Ok(numbers.len())
 }
 
@@ -151,12 +151,12 @@ pub async fn has_readers(system: &Db) -> Result<bool> {
 
 /// Deletes all readers after a restore: their copies no longer match the store, so each must start over.
 pub async fn delete_all_readers(system: &Db) -> Result<()> {
-    system.write(async |tx| tx.exec(FORGET_ALL_READERS, args![]).await).await.map(drop)
+    system.write(async |tx| tx.exec(DELETE_ALL_READERS, args![]).await).await.map(drop)
 }
 
 /// The next changes of all tenants after a position.
-pub async fn list_changes_after(system: &Db, behind: ChangePosition, limit: i64) -> Result<Vec<ChangedRecord>> {
-    system.list(dialect::changes_after(system.engine()), args![behind.written_by, behind.number, limit]).await
+pub async fn list_changes_after(system: &Db, after: ChangePosition, limit: i64) -> Result<Vec<ChangedRecord>> {
+    system.list(dialect::changes_after(system.engine()), args![after.written_by, after.number, limit]).await
 }
 
 /// Deletes at most `limit` changes that every reader has passed, and returns how many. Readers that were not alive for
@@ -169,7 +169,7 @@ pub async fn delete_passed_changes(system: &Db, forget_after_ms: i64, limit: i64
         if !tx.try_lock("changes.clean").await? {
             return Ok(0);
         }
-        tx.exec(FORGET_READERS, args![seen_before, seen_after]).await?;
+        tx.exec(DELETE_STALE_READERS, args![seen_before, seen_after]).await?;
         // The end is read first: a reader that registers after this starts beyond it, and one that registered before is
         // found.
         let end: ChangePosition = tx.get_one(dialect::changes_end(tx.engine()), args![]).await?;

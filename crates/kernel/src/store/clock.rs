@@ -54,9 +54,9 @@ impl Tx {
         if let Some(tick) = self.tick {
             return Ok(tick);
         }
-        if let Some(ticking) = self.pending_tick.take() {
-            let moved = self.await_rows(ticking).await?.pop();
-            return self.save_tick(moved.ok_or_else(|| Error::internal("a clock that was moved does not tell"))?);
+        if let Some(pending) = self.pending_tick.take() {
+            let moved = self.await_rows(pending).await?.pop();
+            return self.save_tick(moved.ok_or_else(|| Error::internal("advancing the clock returned no row"))?);
         }
         if self.tenant_id().is_none() {
             return Err(Error::internal("only a tenant's handle has a clock to move"));
@@ -115,18 +115,18 @@ impl Tx {
     /// Refuses writes of a node whose clock is far ahead of the database's: it would delete rows before their retention
     /// ends, and hold its leases too long.
     pub(super) fn check_node_clock(&self) -> Result<()> {
-        let (now, own) = (self.env().now(), self.database_now());
-        if now <= own.plus_ms(CLOCK_AHEAD_MAX_MS) {
+        let (now, database_now) = (self.env().now(), self.database_now());
+        if now <= database_now.plus_ms(CLOCK_AHEAD_MAX_MS) {
             return Ok(());
         }
         Err(Error::unavailable(format!(
-            "this node's clock says {now} and the database's {own}: nothing is written until they agree"
+            "this node's clock says {now} and the database's {database_now}: nothing is written until they agree"
         )))
     }
 
     fn check_clock_ahead(&mut self, at: Timestamp) -> Result<()> {
-        let own = self.database_now();
-        if at <= own.plus_ms(CLOCK_AHEAD_MAX_MS) {
+        let database_now = self.database_now();
+        if at <= database_now.plus_ms(CLOCK_AHEAD_MAX_MS) {
             return Ok(());
         }
         // This transaction has advanced the clock already, so it must not be committed.
@@ -134,8 +134,8 @@ impl Tx {
         self.check_node_clock()?;
         let tenant = self.handle.visible_tenant();
         Err(Error::unavailable(format!(
-            "the clock of {tenant} stands at {at}, and it is {own}: a node's clock was wrong; `tenant-control admin clock \
-             repair` sets it back"
+            "the clock of {tenant} stands at {at}, and it is {database_now}: a node's clock was wrong; `tenant-control \
+             admin clock repair` sets it back"
         )))
     }
 

@@ -7,14 +7,14 @@ use tokio::sync::broadcast;
 use crate::base::TenantId;
 
 /// Notifications that a slow receiver may lag behind before it loses some.
-const BEHIND_MAX: usize = 4_096;
+const LAG_MAX: usize = 4_096;
 
 #[derive(Clone)]
 pub(super) struct CommitNotifier(broadcast::Sender<TenantId>);
 
 impl Default for CommitNotifier {
     fn default() -> Self {
-        CommitNotifier(broadcast::Sender::new(BEHIND_MAX))
+        CommitNotifier(broadcast::Sender::new(LAG_MAX))
     }
 }
 

@@ -34,15 +34,15 @@ pub struct Db {
 
 impl Db {
     pub(super) fn new(store: Store, reach: HandleReach, actor: Actor) -> Self {
-        let (world, followers) = (store.env().clone(), store.followers());
-        Db { store, handle: Arc::new(HandleContext { reach, is_job: false, actor, env: world, followers }) }
+        let (env, followers) = (store.env().clone(), store.followers());
+        Db { store, handle: Arc::new(HandleContext { reach, is_job: false, actor, env, followers }) }
     }
 
     /// A handle for background jobs: their writes do not queue with the tenant's requests.
     pub(super) fn for_job(store: Store, tenant: TenantId) -> Self {
-        let (world, reach) = (store.env().clone(), HandleReach::Tenant(tenant, tenant.to_string()));
+        let (env, reach) = (store.env().clone(), HandleReach::Tenant(tenant, tenant.to_string()));
         let (actor, followers) = (Actor::for_system(), store.followers());
-        Db { store, handle: Arc::new(HandleContext { reach, is_job: true, actor, env: world, followers }) }
+        Db { store, handle: Arc::new(HandleContext { reach, is_job: true, actor, env, followers }) }
     }
 
     pub fn tenant_id(&self) -> Option<TenantId> {
@@ -77,19 +77,20 @@ impl Db {
         }
     }
 
-    /// Waits until no other maintenance job of this tenant runs in this process, and on SQLite none at all: other writes
-    /// would wait for all queued ones, and on PostgreSQL each would hold a connection while it waits for the tenant's clock.
-    /// The permit is held until the write is committed, even if the caller is gone.
+    /// Waits until this process runs no other maintenance job of the tenant, and on SQLite no maintenance job at all.
+    /// Without the permit, the writes of requests on SQLite would wait for all queued maintenance jobs, and on PostgreSQL
+    /// each job would hold a connection while it waits for the tenant's clock. The permit is held until the write is
+    /// committed, even if the caller is gone.
     pub async fn acquire_maintenance_permit(&self) -> Result<MaintenancePermit> {
-        let turns = &self.store.0.maintenance_limiter;
+        let limiter = &self.store.0.maintenance_limiter;
         // The tenant's permit comes first, so that a tenant has at most one job in the queue for the shared one.
-        let lane = self.tenant_id().map_or(FairnessKey::System, FairnessKey::Tenant);
-        let of_tenant = turns.acquire(lane, MAINTENANCE_WAIT_MAX).await?;
-        let mut of_all = None;
-        if self.engine() == DatabaseEngine::Sqlite && lane != FairnessKey::System {
-            of_all = Some(turns.acquire(FairnessKey::System, MAINTENANCE_WAIT_MAX).await?);
+        let key = self.tenant_id().map_or(FairnessKey::System, FairnessKey::Tenant);
+        let tenant_permit = limiter.acquire(key, MAINTENANCE_WAIT_MAX).await?;
+        let mut shared_permit = None;
+        if self.engine() == DatabaseEngine::Sqlite && key != FairnessKey::System {
+            shared_permit = Some(limiter.acquire(FairnessKey::System, MAINTENANCE_WAIT_MAX).await?);
         }
-        Ok(MaintenancePermit::new(of_tenant, of_all))
+        Ok(MaintenancePermit::new(tenant_permit, shared_permit))
     }
 
     /// The database's time: its own where it has a clock, because the clock of a command's machine may be wrong.
@@ -111,11 +112,12 @@ impl Db {
     /// By how many milliseconds this node's clock is ahead of the database's, less the uncertainty of the round trip. Zero
     /// on SQLite.
     pub async fn clock_ahead_ms(&self) -> Result<i64> {
-        let asked_at = self.env().now();
-        let told = self.database_now().await?;
-        let answered_at = self.env().now();
+        let sent_at = self.env().now();
+        let database_time = self.database_now().await?;
+        let received_at = self.env().now();
         // The database read its clock between the request and the answer, so a time between them is no difference.
-        Ok((asked_at.as_millis() - told.as_millis()).max(0) + (answered_at.as_millis() - told.as_millis()).min(0))
+        Ok((sent_at.as_millis() - database_time.as_millis()).max(0)
+            + (received_at.as_millis() - database_time.as_millis()).min(0))
     }
 
     /// Runs `job` as one transaction. Returns when all of its changes are on disk, or none.
@@ -144,20 +146,22 @@ impl Db {
         match self.store.backend() {
             StoreBackend::Sqlite(sqlite) => Box::pin(sqlite.writer.run_job(self.handle.clone(), job, permit)),
             StoreBackend::Postgres(postgres) => Box::pin(async move {
-                let (mut turn, mut job_turn) = (None, None);
+                let (mut write_permit, mut job_permit) = (None, None);
                 match self.tenant_id() {
                     Some(tenant) if self.handle.is_job => {
-                        job_turn = Some(postgres.limiter.acquire_job_write(tenant).await?);
+                        job_permit = Some(postgres.limiter.acquire_job_write(tenant).await?);
                     }
-                    Some(tenant) => turn = Some(postgres.limiter.acquire_write(tenant, postgres.wait_max).await?),
+                    Some(tenant) => {
+                        write_permit = Some(postgres.limiter.acquire_write(tenant, postgres.wait_max).await?);
+                    }
                     None => {}
                 }
                 let tx = Tx::on_postgres(PostgresSession::for_writing(&postgres.pool).await?, self.handle.clone());
                 // Spawned, so that a caller that goes away cannot stop it between BEGIN and COMMIT.
-                let news = self.store.commit_notifier().clone();
+                let notifier = self.store.commit_notifier().clone();
                 let write = async move {
-                    let _turns = (turn, job_turn, permit);
-                    tx.run_to_commit(job, &news).await
+                    let _permits = (write_permit, job_permit, permit);
+                    tx.run_to_commit(job, &notifier).await
                 };
                 tokio::spawn(write).await.map_err(Error::unavailable)?
             }),
@@ -186,11 +190,11 @@ impl Db {
         self.env().statements.add_one();
         match self.store.backend() {
             StoreBackend::Sqlite(lite) => {
-                let lent = lite.readers.acquire_reader(self.handle.fairness_key()).await?;
-                lent.read_with(|reader| reader.query_each(self.handle.bound_tenant(), sql, args, each))
+                let guard = lite.readers.acquire_reader(self.handle.fairness_key()).await?;
+                guard.read_with(|reader| reader.query_each(self.handle.bound_tenant(), sql, args, each))
             }
             StoreBackend::Postgres(postgres) => {
-                let _turn = postgres.limiter.acquire_read(self.handle.fairness_key(), postgres.wait_max).await?;
+                let _permit = postgres.limiter.acquire_read(self.handle.fairness_key(), postgres.wait_max).await?;
                 PostgresSession::for_reading(&postgres.pool).await?.query_each(&self.handle, sql, args, each).await
             }
         }
@@ -217,24 +221,24 @@ impl Db {
             StoreBackend::Sqlite(lite) => {
                 self.env().statements.add_one();
                 // It waits here and not on a blocking thread, of which there are few.
-                let mut of_tenant = None;
+                let mut tenant_permit = None;
                 if self.tenant_id().is_some() {
-                    of_tenant =
+                    tenant_permit =
                         Some(lite.tenant_scan_limiter.acquire(self.handle.fairness_key(), lite.wait_max).await?);
                 }
-                let turn = tokio::time::timeout(lite.wait_max, lite.scan_permits.clone().acquire_owned());
-                let turn =
-                    turn.await.map_err(|_| Error::unavailable("no connection to scan with became free in time"))?;
+                let permit = tokio::time::timeout(lite.wait_max, lite.scan_permits.clone().acquire_owned());
+                let permit =
+                    permit.await.map_err(|_| Error::unavailable("no connection to scan with became free in time"))?;
                 let (store, handle) = (self.store.clone(), self.handle.clone());
                 let work = move || {
-                    let _turns = (of_tenant, turn);
+                    let _permits = (tenant_permit, permit);
                     let StoreBackend::Sqlite(lite) = store.backend() else {
                         return Err(Error::internal("the engine has changed"));
                     };
-                    let lent = lite.scanners.try_acquire_reader()?;
+                    let guard = lite.scanners.try_acquire_reader()?;
                     let mut found = Vec::new();
                     let mut each = |row: &Row<'_>| T::from_row(row).map(|row| found.push(row));
-                    lent.read_with(|reader| {
+                    guard.read_with(|reader| {
                         reader.query_each(handle.bound_tenant(), &finished.text, &finished.to_params(), &mut each)
                     })?;
                     Ok(found)
@@ -259,6 +263,6 @@ impl Db {
     }
 }
 
-fn downcast_output<R: 'static>(made: JobOutput) -> Result<R> {
-    made.downcast().map(|made| *made).map_err(|_| Error::internal("a write has made something else"))
+fn downcast_output<R: 'static>(output: JobOutput) -> Result<R> {
+    output.downcast().map(|output| *output).map_err(|_| Error::internal("a write returned a value of another type"))
 }

@@ -55,14 +55,15 @@ pub(super) const POSTGRES_MIGRATION_LOCK: &str = "SET LOCAL statement_timeout = 
      SELECT pg_advisory_xact_lock(7309453291847); SELECT set_config('tc.tenant', '*', true)";
 pub(super) const SQLITE_MIGRATION_BEGIN: &str = "BEGIN EXCLUSIVE";
 
-/// Translates a statement for SQLite. SQLite numbers `$N` by first appearance, so `… $2 … $1 …` would be swapped, and looks
-/// every name up in a list; `?N` is the number itself. `/* INDEXED BY name */` after a table becomes an index hint: without
-/// table statistics SQLite rates an index with a value before the sort columns no better than one without. To PostgreSQL the
-/// hint is a comment.
+/// Translates a statement for SQLite:
 ///
-/// Quoted texts and comments stay as they are: a JSON path starts with a `$`, too.
+/// - `$N` becomes `?N`. SQLite numbers `$N` by first appearance, so `… $2 … $1 …` would swap the two values, and it finds
+///   each name by searching a list.
+/// - `/* INDEXED BY name */` after a table becomes an index hint. Without table statistics SQLite rates an index with a
+///   value before the sort columns no better than one without. PostgreSQL reads the hint as a comment.
+/// - The time of `database_time!` becomes NULL, so that the bound time is used: SQLite has no clock that a test could move.
 ///
-/// The time is bound, because SQLite has no clock of its own that a test could move.
+/// Quoted texts and other comments stay as they are, because a JSON path starts with a `$`, too.
 pub(super) fn sqlite_text(sql: &str) -> String {
     let sql = &sql.replace(POSTGRES_TIME, "NULL");
     let (mut text, mut rest) = (String::with_capacity(sql.len()), sql.as_str());
@@ -135,7 +136,7 @@ pub(super) fn numbers_changes_by_time(engine: DatabaseEngine) -> bool {
     engine == DatabaseEngine::Sqlite
 }
 
-/// The changes after a position; on PostgreSQL only those of transactions older than all that are under way.
+/// The changes after a position; on PostgreSQL only those of transactions older than all that are in progress.
 pub(super) fn changes_after(engine: DatabaseEngine) -> &'static str {
     match engine {
         DatabaseEngine::Sqlite => {
@@ -151,7 +152,7 @@ pub(super) fn changes_after(engine: DatabaseEngine) -> &'static str {
     }
 }
 
-/// The position after all visible changes; transactions under way come after it.
+/// The position after all visible changes; transactions in progress come after it.
 pub(super) fn changes_end(engine: DatabaseEngine) -> &'static str {
     match engine {
         DatabaseEngine::Sqlite => "SELECT 0, COALESCE((SELECT MAX(number) FROM changes WHERE written_by = 0), 0)",
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn numbers_are_spelt_for_sqlite_and_texts_are_left_alone() {
-        for (sql, spelt) in [
+        for (sql, translated) in [
             ("SELECT $2, $10 FROM t WHERE a = $1", "SELECT ?2, ?10 FROM t WHERE a = ?1"),
             ("SELECT body ->> '$.tags[0]' FROM t WHERE a = $1", "SELECT body ->> '$.tags[0]' FROM t WHERE a = ?1"),
             ("SELECT 'it''s $1', \"a$1\" = $1", "SELECT 'it''s $1', \"a$1\" = ?1"),
@@ -236,7 +237,7 @@ mod tests {
             (concat!("SELECT ", database_time!("$2")), "SELECT COALESCE(CAST(?2 AS BIGINT), NULL)"),
             ("SELECT '\u{e4} $1' || $1", "SELECT '\u{e4} $1' || ?1"),
         ] {
-            assert_eq!(sqlite_text(sql), spelt);
+            assert_eq!(sqlite_text(sql), translated);
         }
     }
 }

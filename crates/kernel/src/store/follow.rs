@@ -29,7 +29,7 @@ pub struct NewEvent<'a> {
 pub struct Follower {
     /// Its name, under which its feed position is saved if it reads after the commit.
     pub name: &'static str,
-    /// Finds a row when the statements have anything to do. It runs where it costs less than the statements.
+    /// If this query finds no row, the statements are skipped. SQLite only; on PostgreSQL they always run.
     pub only_if: Option<(&'static str, EventBinder)>,
     /// Run in this order after each event is written, in its transaction.
     pub statements: &'static [(&'static str, EventBinder)],

@@ -61,14 +61,14 @@ pub(crate) enum FairnessKey {
 impl HandleContext {
     /// A copy of the context with another actor.
     pub fn with_actor(&self, actor: Actor) -> Self {
-        let HandleContext { reach, is_job: job, env: world, followers, .. } = self;
-        HandleContext { reach: reach.clone(), is_job: *job, actor, env: world.clone(), followers: *followers }
+        let HandleContext { reach, is_job, env, followers, .. } = self;
+        HandleContext { reach: reach.clone(), is_job: *is_job, actor, env: env.clone(), followers: *followers }
     }
 
     /// The time to bind as the database's time; none where the database has its own clock and no manual clock replaces it.
     pub fn given_time(&self, engine: DatabaseEngine) -> Option<Timestamp> {
-        let tells_itself = engine == DatabaseEngine::Postgres && !matches!(self.env.clock, WallClock::Manual(_));
-        (!tells_itself).then(|| self.env.now())
+        let has_own_clock = engine == DatabaseEngine::Postgres && !matches!(self.env.clock, WallClock::Manual(_));
+        (!has_own_clock).then(|| self.env.now())
     }
 
     pub fn fairness_key(&self) -> FairnessKey {

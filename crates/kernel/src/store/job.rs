@@ -30,5 +30,5 @@ pub(super) type BoxedJob =
 pub(super) fn box_job<R: Send + 'static>(
     job: impl for<'t> WriteJob<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
 ) -> BoxedJob {
-    Box::new(move |tx| Box::pin(async move { job(tx).await.map(|made| Box::new(made) as JobOutput) }))
+    Box::new(move |tx| Box::pin(async move { job(tx).await.map(|output| Box::new(output) as JobOutput) }))
 }

@@ -12,13 +12,13 @@ use crate::base::TenantId;
 
 /// Held by a maintenance job until it is committed: one of its tenant and, on SQLite, the only one of all.
 pub struct MaintenancePermit {
-    _of_tenant: OwnedSemaphorePermit,
-    _of_all: Option<OwnedSemaphorePermit>,
+    _tenant_permit: OwnedSemaphorePermit,
+    _shared_permit: Option<OwnedSemaphorePermit>,
 }
 
 impl MaintenancePermit {
-    pub(super) fn new(of_tenant: OwnedSemaphorePermit, of_all: Option<OwnedSemaphorePermit>) -> Self {
-        MaintenancePermit { _of_tenant: of_tenant, _of_all: of_all }
+    pub(super) fn new(tenant_permit: OwnedSemaphorePermit, shared_permit: Option<OwnedSemaphorePermit>) -> Self {
+        MaintenancePermit { _tenant_permit: tenant_permit, _shared_permit: shared_permit }
     }
 }
 
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn a_job_pauses_only_while_other_tenants_write() {
-        let world = Env::default();
-        let (busy, quiet) = (Some(TenantId::new(&world)), Some(TenantId::new(&world)));
+        let env = Env::default();
+        let (busy, quiet) = (Some(TenantId::new(&env)), Some(TenantId::new(&env)));
         let (pace, start) = (MaintenancePace::default(), Instant::now());
         pace.record_write(quiet, start);
         assert_eq!(pace.remaining_pause(start), Duration::ZERO, "nothing long has run");

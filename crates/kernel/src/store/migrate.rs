@@ -12,9 +12,9 @@ use std::time::Duration;
 use crate::base::{Env, Error, Result, sha256};
 
 use super::postgres::execute_batch;
-use super::postgres_fault::map_postgres_error as postgres_fault;
+use super::postgres_fault::map_postgres_error;
 use super::postgres_pool::{Pool, PooledClient, map_pool_error};
-use super::sqlite::{self, LockWait, map_sqlite_error as sqlite_fault};
+use super::sqlite::{self, LockWait, map_sqlite_error};
 use super::{DatabaseEngine, FromRow, Row, dialect};
 
 /// How long to wait for another node that is migrating; `dialect.rs` sets the same for PostgreSQL.
@@ -31,8 +31,8 @@ pub struct Migration {
 /// All migrations of a binary.
 pub type Migrations = &'static [Migration];
 
-const NOTE: &str = "INSERT INTO schema_migrations (name, checksum, applied_at) VALUES ($1, $2, $3)";
-const APPLIED: &str = "SELECT name, checksum FROM schema_migrations";
+const INSERT_MIGRATION: &str = "INSERT INTO schema_migrations (name, checksum, applied_at) VALUES ($1, $2, $3)";
+const LIST_APPLIED: &str = "SELECT name, checksum FROM schema_migrations";
 
 impl Migration {
     fn sql_for(&self, engine: DatabaseEngine) -> &'static str {
@@ -80,8 +80,8 @@ fn migration_names(migrations: &[&Migration]) -> Vec<String> {
 /// Migrates on a separate connection: rebuilding a table needs foreign keys switched off, which the writer never does.
 pub(super) async fn migrate_sqlite(
     path: PathBuf,
-    tell_wait: Option<fn(&Path)>,
-    world: Env,
+    on_wait: Option<fn(&Path)>,
+    env: Env,
     migrations: Migrations,
 ) -> Result<Vec<String>> {
     let work = move || {
@@ -90,31 +90,31 @@ pub(super) async fn migrate_sqlite(
         if load_pending_sqlite(&connection, migrations)?.is_empty() {
             return Ok(Vec::new());
         }
-        connection.execute_batch("PRAGMA foreign_keys = OFF; PRAGMA synchronous = FULL;").map_err(sqlite_fault)?;
-        let patience = LockWait { path, wait_max: LOCK_WAIT_MAX, on_wait: tell_wait };
-        patience
+        connection.execute_batch("PRAGMA foreign_keys = OFF; PRAGMA synchronous = FULL;").map_err(map_sqlite_error)?;
+        let lock_wait = LockWait { path, wait_max: LOCK_WAIT_MAX, on_wait };
+        lock_wait
             .begin_transaction(&connection, dialect::SQLITE_MIGRATION_BEGIN)
-            .map_err(|error| patience.map_error(error))?;
-        connection.execute_batch(dialect::migrations_table(DatabaseEngine::Sqlite)).map_err(sqlite_fault)?;
+            .map_err(|error| lock_wait.map_error(error))?;
+        connection.execute_batch(dialect::migrations_table(DatabaseEngine::Sqlite)).map_err(map_sqlite_error)?;
         let pending = select_pending(DatabaseEngine::Sqlite, migrations, &load_applied_sqlite(&connection)?)?;
         for migration in &pending {
             connection
                 .execute_batch(migration.sqlite)
                 .map_err(|error| Error::internal(format!("the migration {} failed: {error}", migration.name)))?;
-            let note = (migration.name, migration.checksum_for(DatabaseEngine::Sqlite), world.now());
-            connection.execute(NOTE, note).map_err(sqlite_fault)?;
+            let values = (migration.name, migration.checksum_for(DatabaseEngine::Sqlite), env.now());
+            connection.execute(INSERT_MIGRATION, values).map_err(map_sqlite_error)?;
         }
         // The check reads every row with a foreign key, so it runs only after a migration.
         if !pending.is_empty() {
             let broken: i64 = connection
                 .query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get(0))
-                .map_err(sqlite_fault)?;
+                .map_err(map_sqlite_error)?;
             if broken > 0 {
                 return Err(Error::internal(format!("the migrations would break {broken} foreign keys")));
             }
         }
         // An error above drops the connection, and with it the transaction.
-        connection.execute_batch("COMMIT").map_err(sqlite_fault)?;
+        connection.execute_batch("COMMIT").map_err(map_sqlite_error)?;
         Ok(migration_names(&pending))
     };
     tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
@@ -131,19 +131,19 @@ pub(super) async fn list_pending_sqlite(path: PathBuf, migrations: Migrations) -
 /// The pending migrations, also of a database that has no table of migrations yet.
 fn load_pending_sqlite(connection: &rusqlite::Connection, migrations: Migrations) -> Result<Vec<&'static Migration>> {
     let exists = dialect::migrations_table_exists(DatabaseEngine::Sqlite);
-    let exists: i64 = connection.query_row(exists, [], |row| row.get(0)).map_err(sqlite_fault)?;
+    let exists: i64 = connection.query_row(exists, [], |row| row.get(0)).map_err(map_sqlite_error)?;
     let applied = if exists == 0 { HashMap::new() } else { load_applied_sqlite(connection)? };
     select_pending(DatabaseEngine::Sqlite, migrations, &applied)
 }
 
 fn load_applied_sqlite(connection: &rusqlite::Connection) -> Result<HashMap<String, String>> {
-    let mut statement = connection.prepare(APPLIED).map_err(sqlite_fault)?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(sqlite_fault)?;
-    rows.collect::<rusqlite::Result<_>>().map_err(sqlite_fault)
+    let mut statement = connection.prepare(LIST_APPLIED).map_err(map_sqlite_error)?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(map_sqlite_error)?;
+    rows.collect::<rusqlite::Result<_>>().map_err(map_sqlite_error)
 }
 
 /// Migrates on a connection that is dropped afterwards in any case, because its settings differ from the pool's.
-pub(super) async fn migrate_postgres(pool: &Pool, world: &Env, migrations: Migrations) -> Result<Vec<String>> {
+pub(super) async fn migrate_postgres(pool: &Pool, env: &Env, migrations: Migrations) -> Result<Vec<String>> {
     let client = PooledClient::take(pool.get().await.map_err(map_pool_error)?);
     execute_batch(&client, dialect::POSTGRES_BEGIN).await?;
     execute_batch(&client, dialect::POSTGRES_MIGRATION_LOCK).await?;
@@ -154,7 +154,10 @@ pub(super) async fn migrate_postgres(pool: &Pool, world: &Env, migrations: Migra
             .await
             .map_err(|error| Error::internal(format!("the migration {} failed: {error}", migration.name)))?;
         let checksum = migration.checksum_for(DatabaseEngine::Postgres);
-        client.execute(NOTE, &[&migration.name, &checksum, &world.now()]).await.map_err(postgres_fault)?;
+        client
+            .execute(INSERT_MIGRATION, &[&migration.name, &checksum, &env.now()])
+            .await
+            .map_err(map_postgres_error)?;
     }
     execute_batch(&client, dialect::POSTGRES_COMMIT).await?;
     Ok(migration_names(&pending))
@@ -163,7 +166,7 @@ pub(super) async fn migrate_postgres(pool: &Pool, world: &Env, migrations: Migra
 pub(super) async fn list_pending_postgres(pool: &Pool, migrations: Migrations) -> Result<Vec<String>> {
     let client = pool.get().await.map_err(map_pool_error)?;
     let exists = dialect::migrations_table_exists(DatabaseEngine::Postgres);
-    let exists = client.query_one(exists, &[]).await.map_err(postgres_fault)?;
+    let exists = client.query_one(exists, &[]).await.map_err(map_postgres_error)?;
     let applied = if i64::from_row(&Row::from_postgres(&exists))? == 0 {
         HashMap::new()
     } else {
@@ -173,6 +176,6 @@ pub(super) async fn list_pending_postgres(pool: &Pool, migrations: Migrations) -
 }
 
 async fn load_applied_postgres(client: &tokio_postgres::Client) -> Result<HashMap<String, String>> {
-    let rows = client.query(APPLIED, &[]).await.map_err(postgres_fault)?;
+    let rows = client.query(LIST_APPLIED, &[]).await.map_err(map_postgres_error)?;
     rows.iter().map(|row| <(String, String)>::from_row(&Row::from_postgres(row))).collect()
 }

@@ -109,7 +109,7 @@ struct StoreInner {
     notifier: CommitNotifier,
     followers: Option<Followers>,
     maintenance_limiter: TenantLimiter,
-    /// The SQL texts of executed lists, recorded once a test has asked for them.
+    /// The SQL texts of executed lists, recorded from the first call of [`Store::executed_lists`] on.
     executed_lists: OnceLock<Mutex<BTreeSet<String>>>,
 }
 
@@ -137,25 +137,25 @@ struct PostgresBackend {
 
 impl Store {
     /// Connects to the database, without migrating it.
-    pub fn open(options: StoreOptions, world: Env) -> BoxFuture<'static, Result<Store>> {
+    pub fn open(options: StoreOptions, env: Env) -> BoxFuture<'static, Result<Store>> {
         Box::pin(async move {
-            let (news, followers) = (CommitNotifier::default(), options.followers);
+            let (notifier, followers) = (CommitNotifier::default(), options.followers);
             let backend = match &options.location {
                 DatabaseLocation::Postgres(postgres) => {
                     let pool = postgres::open_pool(postgres, &options).await?;
-                    let turns = ConnectionLimiter::new(postgres.pool_max);
-                    StoreBackend::Postgres(PostgresBackend { pool, limiter: turns, wait_max: options.wait_max })
+                    let limiter = ConnectionLimiter::new(postgres.pool_max);
+                    StoreBackend::Postgres(PostgresBackend { pool, limiter, wait_max: options.wait_max })
                 }
                 DatabaseLocation::Sqlite(path) => {
-                    let (path, world, news) = (path.clone(), world.clone(), news.clone());
-                    let open = tokio::task::spawn_blocking(move || open_sqlite(path, &options, world, news));
+                    let (path, env, notifier) = (path.clone(), env.clone(), notifier.clone());
+                    let open = tokio::task::spawn_blocking(move || open_sqlite(path, &options, env, notifier));
                     StoreBackend::Sqlite(Box::new(open.await.map_err(Error::internal)??))
                 }
             };
             Ok(Store(Arc::new(StoreInner {
                 backend,
-                env: world,
-                notifier: news,
+                env,
+                notifier,
                 followers,
                 maintenance_limiter: TenantLimiter::new(1),
                 executed_lists: OnceLock::new(),
@@ -167,8 +167,8 @@ impl Store {
     pub fn migrate(&self, migrations: Migrations) -> BoxFuture<'_, Result<Vec<String>>> {
         match self.backend() {
             StoreBackend::Sqlite(sqlite) => {
-                let (path, world) = (sqlite.path.clone(), self.env().clone());
-                Box::pin(migrate::migrate_sqlite(path, sqlite.on_lock_wait, world, migrations))
+                let (path, env) = (sqlite.path.clone(), self.env().clone());
+                Box::pin(migrate::migrate_sqlite(path, sqlite.on_lock_wait, env, migrations))
             }
             StoreBackend::Postgres(postgres) => {
                 Box::pin(migrate::migrate_postgres(&postgres.pool, self.env(), migrations))
@@ -273,7 +273,7 @@ impl Store {
         }
     }
 
-    /// Refuses further writes, finishes those under way and closes the connections.
+    /// Refuses further writes, finishes those in flight and closes the connections.
     pub async fn close(&self) {
         match self.backend() {
             StoreBackend::Sqlite(sqlite) => {
@@ -304,8 +304,8 @@ impl Store {
     pub async fn prepare_check(&self, sql: &str) -> Result<()> {
         match self.backend() {
             StoreBackend::Sqlite(sqlite) => {
-                let lent = sqlite.readers.acquire_reader(FairnessKey::System).await?;
-                lent.read_with(|reader| reader.prepare_check(sql))
+                let guard = sqlite.readers.acquire_reader(FairnessKey::System).await?;
+                guard.read_with(|reader| reader.prepare_check(sql))
             }
             StoreBackend::Postgres(postgres) => {
                 PostgresSession::for_reading(&postgres.pool).await?.prepare_check(sql).await
@@ -316,8 +316,8 @@ impl Store {
     /// The SQL texts of all [`Select`]s executed since the first call of this, for the test of their query plans.
     #[doc(hidden)]
     pub fn executed_lists(&self) -> BTreeSet<String> {
-        let asked = self.0.executed_lists.get_or_init(Mutex::default);
-        asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let executed = self.0.executed_lists.get_or_init(Mutex::default);
+        executed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The query plan of a list, for the tests that no list reads rows that it does not show.
@@ -327,8 +327,8 @@ impl Store {
     }
 
     fn record_list(&self, text: &str) {
-        if let Some(asked) = self.0.executed_lists.get() {
-            asked.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned());
+        if let Some(executed) = self.0.executed_lists.get() {
+            executed.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned());
         }
     }
 
@@ -341,7 +341,7 @@ impl Store {
     }
 }
 
-fn open_sqlite(path: PathBuf, options: &StoreOptions, world: Env, news: CommitNotifier) -> Result<SqliteBackend> {
+fn open_sqlite(path: PathBuf, options: &StoreOptions, env: Env, notifier: CommitNotifier) -> Result<SqliteBackend> {
     let connection = sqlite::open_writer(&path, options)?;
     let readers = ReaderPool::open_all(&path, options.reader_count, options.wait_max)?;
     let scanners = ReaderPool::open_all(&path, SCANNERS, options.wait_max)?;
@@ -350,22 +350,13 @@ fn open_sqlite(path: PathBuf, options: &StoreOptions, world: Env, news: CommitNo
         reach: HandleReach::System(Purpose::Startup),
         is_job: false,
         actor: Actor::for_system(),
-        env: world,
+        env,
         followers,
     };
-    let writer = SqliteWriter::start_thread(Tx::on_sqlite(connection, Arc::new(idle)), options, news)?;
-    let scan_turns = Arc::new(Semaphore::new(SCANNERS));
+    let writer = SqliteWriter::start_thread(Tx::on_sqlite(connection, Arc::new(idle)), options, notifier)?;
+    let scan_permits = Arc::new(Semaphore::new(SCANNERS));
     // No tenant may hold all permits.
-    let scan_turns_of_tenants = TenantLimiter::new(SCANNERS - 1);
-    let StoreOptions { wait_max, on_lock_wait: tell_wait, .. } = *options;
-    Ok(SqliteBackend {
-        path,
-        writer,
-        readers,
-        scanners,
-        scan_permits: scan_turns,
-        tenant_scan_limiter: scan_turns_of_tenants,
-        wait_max,
-        on_lock_wait: tell_wait,
-    })
+    let tenant_scan_limiter = TenantLimiter::new(SCANNERS - 1);
+    let StoreOptions { wait_max, on_lock_wait, .. } = *options;
+    Ok(SqliteBackend { path, writer, readers, scanners, scan_permits, tenant_scan_limiter, wait_max, on_lock_wait })
 }

@@ -103,8 +103,8 @@ impl StoreOptions {
 
     /// Called with the path of SQLite's file when another process has held the write lock for a while.
     #[must_use]
-    pub fn on_lock_wait(mut self, tell: fn(&Path)) -> Self {
-        self.on_lock_wait = Some(tell);
+    pub fn on_lock_wait(mut self, callback: fn(&Path)) -> Self {
+        self.on_lock_wait = Some(callback);
         self
     }
 

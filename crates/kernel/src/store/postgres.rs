@@ -103,11 +103,11 @@ impl PostgresSession {
 
     /// Runs a statement once for each row of arguments, all sent at once.
     pub async fn exec_each(&mut self, handle: &HandleContext, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
-        let asked = rows
+        let statements = rows
             .iter()
             .map(|row| BoundStatement { sql, tenant: handle.bound_tenant(), args: to_params(row).collect() })
             .collect();
-        let answers = self.send_all(handle, asked, SendPostamble::Nothing).await?;
+        let answers = self.send_all(handle, statements, SendPostamble::Nothing).await?;
         Ok(answers.iter().map(|answer| answer.changed).sum())
     }
 
@@ -139,7 +139,7 @@ impl PostgresSession {
             self.send_all(handle, Vec::new(), SendPostamble::Nothing).await?;
         }
         let rows = self.answers.get_mut(number).and_then(Option::take);
-        let rows = rows.ok_or_else(|| Error::internal("what was asked ahead has no answer"))?;
+        let rows = rows.ok_or_else(|| Error::internal("a deferred query has no result"))?;
         rows.iter().map(|row| T::from_row(&Row::from_postgres(row))).collect()
     }
 
@@ -207,8 +207,8 @@ impl PostgresSession {
         sql: &str,
         args: Args<'_>,
     ) -> Result<StatementResult> {
-        let asked = vec![BoundStatement { sql, tenant, args: args.to_vec() }];
-        let mut answers = self.send_all(handle, asked, SendPostamble::Nothing).await?;
+        let statements = vec![BoundStatement { sql, tenant, args: args.to_vec() }];
+        let mut answers = self.send_all(handle, statements, SendPostamble::Nothing).await?;
         answers.pop().ok_or_else(|| Error::internal(format!("no answer to: {sql}")))
     }
 
@@ -216,56 +216,56 @@ impl PostgresSession {
     async fn send_all(
         &mut self,
         handle: &HandleContext,
-        asked: Vec<BoundStatement<'_>>,
-        behind: SendPostamble,
+        statements: Vec<BoundStatement<'_>>,
+        postamble: SendPostamble,
     ) -> Result<Vec<StatementResult>> {
-        let before = match self.state {
+        let preamble = match self.state {
             SessionState::Broken => return Err(Error::unavailable("the connection to the database was lost")),
             SessionState::Reading => SendPreamble::SetTenant,
             SessionState::Beginning => SendPreamble::BeginAndSetTenant,
             SessionState::InTransaction => SendPreamble::Nothing,
         };
-        let put_off = take(&mut self.deferred);
-        let own = put_off.iter().map(|DeferredStatement { sql, values, is_unbound, .. }| BoundStatement {
+        let deferred = take(&mut self.deferred);
+        let earlier = deferred.iter().map(|DeferredStatement { sql, values, is_unbound, .. }| BoundStatement {
             sql,
             tenant: handle.bound_tenant().filter(|_| !is_unbound),
             args: to_params(values).collect(),
         });
-        let all: Vec<BoundStatement<'_>> = own.chain(asked).collect();
+        let all: Vec<BoundStatement<'_>> = earlier.chain(statements).collect();
         // If the future is dropped from here on, the connection may be inside a transaction, or have committed one.
-        match (before, behind) {
+        match (preamble, postamble) {
             (_, SendPostamble::Commit) => self.state = SessionState::Broken,
             (SendPreamble::BeginAndSetTenant, SendPostamble::Nothing) => self.state = SessionState::InTransaction,
             _ => {}
         }
-        let sent = send_statements(self.get_client()?, (before, behind), handle.visible_tenant(), &all);
+        let sent = send_statements(self.get_client()?, (preamble, postamble), handle.visible_tenant(), &all);
         let mut answers = match tokio::time::timeout(ANSWER_MAX, sent).await {
             Ok(Ok(answers)) => answers,
-            Ok(Err(refused)) => return Err(self.handle_refusal(refused, &put_off)),
+            Ok(Err(failure)) => return Err(self.handle_refusal(failure, &deferred)),
             Err(_) => {
                 self.state = SessionState::Broken;
                 return Err(Error::unavailable("the database did not answer in time"));
             }
         };
         self.began_at = answers.last().and_then(|answer| answer.began_at).or(self.began_at);
-        let own = answers.split_off(put_off.len());
-        for (DeferredStatement { answer_index: answer, .. }, answered) in put_off.iter().zip(answers) {
-            if let Some(place) = answer.and_then(|number| self.answers.get_mut(number)) {
-                *place = Some(answered.rows);
+        let results = answers.split_off(deferred.len());
+        for (DeferredStatement { answer_index, .. }, answer) in deferred.iter().zip(answers) {
+            if let Some(slot) = answer_index.and_then(|number| self.answers.get_mut(number)) {
+                *slot = Some(answer.rows);
             }
         }
-        Ok(own)
+        Ok(results)
     }
 
     /// Maps a failure to an error, and decides whether the connection can still be used.
-    fn handle_refusal(&mut self, refused: SendFailure, put_off: &[DeferredStatement]) -> Error {
+    fn handle_refusal(&mut self, failure: SendFailure, deferred: &[DeferredStatement]) -> Error {
         // A commit after a statement that the database refused did not happen. If the answer to a commit was lost, its
         // outcome is unknown: so it is never retried here, and the connection is not used any more.
-        let by_database = matches!(&refused.cause, SendFailureCause::Postgres(error) if error.as_db_error().is_some());
-        if self.state == SessionState::Broken && refused.index.is_some() && by_database {
+        let by_database = matches!(&failure.cause, SendFailureCause::Postgres(error) if error.as_db_error().is_some());
+        if self.state == SessionState::Broken && failure.index.is_some() && by_database {
             self.state = SessionState::InTransaction;
         }
-        let error = match refused.cause {
+        let error = match failure.cause {
             SendFailureCause::Mismatch(error) => error,
             SendFailureCause::OtherBackend => {
                 self.state = SessionState::Broken;
@@ -278,8 +278,8 @@ impl PostgresSession {
                 map_postgres_error(error)
             }
         };
-        match refused.index.and_then(|place| put_off.get(place)) {
-            Some(put_off) => error.in_statement(&put_off.sql),
+        match failure.index.and_then(|index| deferred.get(index)) {
+            Some(statement) => error.in_statement(&statement.sql),
             None => error,
         }
     }

@@ -35,7 +35,7 @@ const FIRST_MAX: Duration = Duration::from_secs(30);
 
 /// How long to wait for the kept witness. It is part of the time above, so that time for a new witness remains if the kept
 /// one does not answer.
-const KEPT_WAIT_MAX: Duration = Duration::from_millis(2_500);
+const WITNESS_WAIT_MAX: Duration = Duration::from_millis(2_500);
 
 /// A connection and the backend behind it.
 pub(super) struct PooledConnection {
@@ -60,8 +60,8 @@ pub(super) struct PoolManager {
 
 /// The first connection of a pool.
 pub(super) async fn get_first(pool: &Pool) -> Result<PooledClient> {
-    let patient = Timeouts { create: Some(FIRST_MAX), ..pool.timeouts() };
-    pool.timeout_get(&patient).await.map_err(map_pool_error)
+    let timeouts = Timeouts { create: Some(FIRST_MAX), ..pool.timeouts() };
+    pool.timeout_get(&timeouts).await.map_err(map_pool_error)
 }
 
 /// Opens the pool. It has no connection yet.
@@ -107,17 +107,18 @@ impl PoolManager {
     /// Proves that a new connection has a backend of its own, and returns the backend. Without proof the connection is not
     /// used, and the next checkout tries again.
     async fn prove_backend(&self, new: &Client) -> Result<i32> {
-        let kept = self.witness.lock().await.clone();
-        let mut found = None;
-        if let Some(witness) = &kept {
-            found = tokio::time::timeout(KEPT_WAIT_MAX, compare_backends(new, witness)).await.ok().and_then(Result::ok);
+        let current = self.witness.lock().await.clone();
+        let mut ownership = None;
+        if let Some(witness) = &current {
+            ownership =
+                tokio::time::timeout(WITNESS_WAIT_MAX, compare_backends(new, witness)).await.ok().and_then(Result::ok);
         }
         // The kept witness may have been closed meanwhile; one that fails is replaced.
-        if found.is_none() {
-            let witness = self.replace_witness(kept.as_ref()).await?;
-            found = compare_backends(new, &witness).await.ok();
+        if ownership.is_none() {
+            let witness = self.replace_witness(current.as_ref()).await?;
+            ownership = compare_backends(new, &witness).await.ok();
         }
-        match found {
+        match ownership {
             Some(BackendOwnership::Own(number)) => Ok(number),
             Some(BackendOwnership::Shared) => Err(pooler_error()),
             None => Err(unproved_error()),
@@ -126,14 +127,15 @@ impl PoolManager {
 
     /// Replaces the failed witness; the first of several callers connects for all.
     async fn replace_witness(&self, failed: Option<&Arc<ClientWrapper>>) -> Result<Arc<ClientWrapper>> {
-        let mut kept = self.witness.lock().await;
-        if let Some(witness) = kept.as_ref().filter(|witness| failed.is_none_or(|failed| !Arc::ptr_eq(failed, witness)))
+        let mut current = self.witness.lock().await;
+        if let Some(witness) =
+            current.as_ref().filter(|witness| failed.is_none_or(|failed| !Arc::ptr_eq(failed, witness)))
         {
             return Ok(witness.clone());
         }
-        *kept = None;
+        *current = None;
         let witness = Arc::new(self.connect_witness().await?);
-        *kept = Some(witness.clone());
+        *current = Some(witness.clone());
         Ok(witness)
     }
 
@@ -173,11 +175,11 @@ async fn compare_backends(new: &Client, witness: &Client) -> Result<BackendOwner
 /// Uses a simple query, which needs no prepared statement.
 async fn query_backend(client: &Client) -> Result<i32> {
     let answer = client.simple_query(dialect::POSTGRES_BACKEND).await.map_err(Error::unavailable)?;
-    let told = answer.iter().find_map(|message| match message {
+    let pid = answer.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get(0),
         _ => None,
     });
-    told.and_then(|text| text.parse().ok()).ok_or_else(|| Error::internal("the backend did not tell its number"))
+    pid.and_then(|text| text.parse().ok()).ok_or_else(|| Error::internal("the backend did not return its process id"))
 }
 
 /// Says what to change: `serve` and `doctor` print it at the start, and later failures log it.

@@ -75,40 +75,41 @@ type StatementFuture<'a> = Pin<Box<dyn Future<Output = Result<StatementResult, S
 /// statements after it are refused because of it, COMMIT included.
 pub(super) async fn send_statements(
     client: &PooledClient,
-    (before, behind): (SendPreamble, SendPostamble),
-    visible: &str,
-    asked: &[BoundStatement<'_>],
+    (preamble, postamble): (SendPreamble, SendPostamble),
+    visible_tenant: &str,
+    statements: &[BoundStatement<'_>],
 ) -> Result<Vec<StatementResult>, SendFailure> {
     // All are prepared first: a statement that is still being prepared would be sent after later ones.
-    let mut statements = Vec::with_capacity(asked.len());
-    for (place, asked) in asked.iter().enumerate() {
-        let prepared = prepare_bound(client, asked).await;
-        statements.push(prepared.map_err(|refusal| SendFailure { cause: refusal, index: Some(place) })?);
+    let mut prepared = Vec::with_capacity(statements.len());
+    for (index, statement) in statements.iter().enumerate() {
+        let result = prepare_bound(client, statement).await;
+        prepared.push(result.map_err(|cause| SendFailure { cause, index: Some(index) })?);
     }
-    let around = |refusal| SendFailure { cause: refusal, index: None };
-    let mut sent: Vec<StatementFuture<'_>> = Vec::with_capacity(asked.len() + 3);
-    if before != SendPreamble::Nothing {
-        let begins = before == SendPreamble::BeginAndSetTenant;
-        let naming = if begins { dialect::POSTGRES_SET_TENANT_TO_WRITE } else { dialect::POSTGRES_SET_TENANT };
-        let naming = prepare_statement(client, naming).await.map_err(|error| around(error.into()))?;
+    let preamble_failure = |cause| SendFailure { cause, index: None };
+    let mut sent: Vec<StatementFuture<'_>> = Vec::with_capacity(statements.len() + 3);
+    if preamble != SendPreamble::Nothing {
+        let begins = preamble == SendPreamble::BeginAndSetTenant;
+        let set_tenant_sql = if begins { dialect::POSTGRES_SET_TENANT_TO_WRITE } else { dialect::POSTGRES_SET_TENANT };
+        let set_tenant_statement =
+            prepare_statement(client, set_tenant_sql).await.map_err(|error| preamble_failure(error.into()))?;
         if begins {
             sent.push(Box::pin(run_control(client, dialect::POSTGRES_BEGIN)));
         }
-        sent.push(Box::pin(set_tenant(client, naming, visible, begins)));
+        sent.push(Box::pin(set_tenant(client, set_tenant_statement, visible_tenant, begins)));
     }
     let first = sent.len();
-    for (statement, asked) in statements.iter().zip(asked) {
-        sent.push(Box::pin(run_statement(client, statement, asked)));
+    for (prepared_statement, statement) in prepared.iter().zip(statements) {
+        sent.push(Box::pin(run_statement(client, prepared_statement, statement)));
     }
-    if behind == SendPostamble::Commit {
+    if postamble == SendPostamble::Commit {
         sent.push(Box::pin(run_control(client, dialect::POSTGRES_COMMIT)));
     }
-    let answers = await_in_order(sent).await.map_err(|(refusal, place)| {
-        let place = place.checked_sub(first).filter(|place| *place < asked.len());
-        SendFailure { cause: refusal, index: place }
+    let answers = await_in_order(sent).await.map_err(|(cause, index)| {
+        let index = index.checked_sub(first).filter(|index| *index < statements.len());
+        SendFailure { cause, index }
     })?;
     let began_at = answers.iter().find_map(|answer| answer.began_at);
-    let mut answers: Vec<StatementResult> = answers.into_iter().skip(first).take(asked.len()).collect();
+    let mut answers: Vec<StatementResult> = answers.into_iter().skip(first).take(statements.len()).collect();
     if let Some(answer) = answers.last_mut() {
         answer.began_at = began_at;
     }
@@ -118,30 +119,30 @@ pub(super) async fn send_statements(
 /// The first poll of a future sends its statement. If one fails at once, it was not sent, and none after it is sent.
 async fn await_in_order(mut sent: Vec<StatementFuture<'_>>) -> Result<Vec<StatementResult>, (SendFailureCause, usize)> {
     let mut answers = Vec::with_capacity(sent.len());
-    for (place, one) in sent.iter_mut().enumerate() {
+    for (index, one) in sent.iter_mut().enumerate() {
         match std::future::poll_fn(|context| Poll::Ready(one.as_mut().poll(context))).await {
-            Poll::Ready(answer) => answers.push(Some(answer.map_err(|refusal| (refusal, place))?)),
+            Poll::Ready(answer) => answers.push(Some(answer.map_err(|cause| (cause, index))?)),
             Poll::Pending => answers.push(None),
         }
     }
     let mut all = Vec::with_capacity(sent.len());
-    for (place, (one, answer)) in sent.into_iter().zip(answers).enumerate() {
+    for (index, (one, answer)) in sent.into_iter().zip(answers).enumerate() {
         all.push(match answer {
             Some(answer) => answer,
-            None => one.await.map_err(|refusal| (refusal, place))?,
+            None => one.await.map_err(|cause| (cause, index))?,
         });
     }
     Ok(all)
 }
 
-async fn prepare_bound(client: &PooledClient, asked: &BoundStatement<'_>) -> Result<Statement, SendFailureCause> {
-    let statement = prepare_statement(client, asked.sql).await?;
+async fn prepare_bound(client: &PooledClient, statement: &BoundStatement<'_>) -> Result<Statement, SendFailureCause> {
+    let prepared = prepare_statement(client, statement.sql).await?;
     // PostgreSQL itself refuses to prepare a statement that skips a parameter number.
-    let (uses, bound) = (statement.params().len(), usize::from(asked.tenant.is_some()) + asked.args.len());
+    let (uses, bound) = (prepared.params().len(), usize::from(statement.tenant.is_some()) + statement.args.len());
     if uses == bound {
-        Ok(statement)
+        Ok(prepared)
     } else {
-        Err(SendFailureCause::Mismatch(parameter_mismatch(asked.sql, uses, bound)))
+        Err(SendFailureCause::Mismatch(parameter_mismatch(statement.sql, uses, bound)))
     }
 }
 
@@ -160,11 +161,11 @@ async fn run_control(client: &Client, sql: &str) -> Result<StatementResult, Send
 /// If it fails outside a transaction, the results of the statements after it are discarded.
 async fn set_tenant(
     client: &PooledClient,
-    naming: Statement,
-    visible: &str,
+    statement: Statement,
+    visible_tenant: &str,
     begins: bool,
 ) -> Result<StatementResult, SendFailureCause> {
-    let row = client.query_one(&naming, &[&visible]).await?;
+    let row = client.query_one(&statement, &[&visible_tenant]).await?;
     // Another backend may even have a different statement under this name.
     if row.try_get(1).ok() != Some(client.backend) {
         return Err(SendFailureCause::OtherBackend);
@@ -175,12 +176,12 @@ async fn set_tenant(
 
 async fn run_statement(
     client: &Client,
-    statement: &Statement,
-    asked: &BoundStatement<'_>,
+    prepared: &Statement,
+    statement: &BoundStatement<'_>,
 ) -> Result<StatementResult, SendFailureCause> {
-    let own = asked.tenant.map(|tenant| tenant as &(dyn ToSql + Sync));
-    let params: Vec<&(dyn ToSql + Sync)> = own.into_iter().chain(asked.args.iter().map(|arg| *arg as _)).collect();
-    let mut stream = std::pin::pin!(client.query_raw(statement, params).await?);
+    let own = statement.tenant.map(|tenant| tenant as &(dyn ToSql + Sync));
+    let params: Vec<&(dyn ToSql + Sync)> = own.into_iter().chain(statement.args.iter().map(|arg| *arg as _)).collect();
+    let mut stream = std::pin::pin!(client.query_raw(prepared, params).await?);
     let mut rows = Vec::new();
     while let Some(row) = stream.try_next().await? {
         rows.push(row);

@@ -121,10 +121,11 @@ mod tests {
 
     #[test]
     fn the_mode_has_the_meaning_that_libpq_gives_it() {
-        for (mode, wanted) in [("disable", SslMode::Disable), ("allow", SslMode::Prefer), ("require", SslMode::Require)]
+        for (mode, expected) in
+            [("disable", SslMode::Disable), ("allow", SslMode::Prefer), ("require", SslMode::Require)]
         {
             let parsed = parse(&format!("postgres://u@h/d?sslmode={mode}&application_name=x")).map(|parsed| parsed.0);
-            assert_eq!(parsed.map(|config| config.get_ssl_mode()).ok(), Some(wanted), "{mode}");
+            assert_eq!(parsed.map(|config| config.get_ssl_mode()).ok(), Some(expected), "{mode}");
         }
         assert!(refusal("postgres://u@h/d?sslmode=verify-full").contains("sslrootcert"));
         assert!(refusal("postgres://u@h/d?sslmode=verify-ca&sslrootcert=/nowhere").contains("/nowhere"));

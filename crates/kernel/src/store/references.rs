@@ -78,13 +78,13 @@ pub async fn find_referrers(
     id: impl Display,
 ) -> Result<Vec<&'static str>> {
     let id = id.to_string();
-    let mut asked = Vec::new();
+    let mut pending = Vec::new();
     for referrer in referrers.iter().filter(|referrer| referrer.prefix == prefix) {
         let found: PendingRows<RowPresence> = tx.send_query(referrer.find, vec![id.as_str().into()]).await?;
-        asked.push((referrer.what, found));
+        pending.push((referrer.what, found));
     }
     let mut referring = Vec::new();
-    for (what, found) in asked {
+    for (what, found) in pending {
         if !tx.await_rows(found).await?.is_empty() {
             referring.push(what);
         }
@@ -120,16 +120,16 @@ pub async fn send_lookup<'a>(
         .filter(|reference| reference.is_of_kind())
         .filter_map(|reference| Some((kind(reference.prefix)?, reference.id.as_str())))
         .collect();
-    let mut known = Vec::new();
-    for some in named.chunks(LOOKUP_ARMS_MAX) {
-        let arm = |(place, (kind, _)): (usize, &(&Referable, &str))| {
+    let mut pending = Vec::new();
+    for chunk in named.chunks(LOOKUP_ARMS_MAX) {
+        let arm = |(index, (kind, _)): (usize, &(&Referable, &str))| {
             let only = kind.only.map(|condition| format!(" AND {condition}")).unwrap_or_default();
-            format!("SELECT id FROM {} WHERE tenant_id = $1 AND id = ${}{only}", kind.table, place + 2)
+            format!("SELECT id FROM {} WHERE tenant_id = $1 AND id = ${}{only}", kind.table, index + 2)
         };
-        let sql = some.iter().enumerate().map(arm).collect::<Vec<_>>().join(" UNION ALL ");
-        known.push(tx.send_query(sql, some.iter().map(|(_, id)| Value::from(*id)).collect()).await?);
+        let sql = chunk.iter().enumerate().map(arm).collect::<Vec<_>>().join(" UNION ALL ");
+        pending.push(tx.send_query(sql, chunk.iter().map(|(_, id)| Value::from(*id)).collect()).await?);
     }
-    Ok(ReferenceLookup { references, pending: known })
+    Ok(ReferenceLookup { references, pending })
 }
 
 impl ReferenceLookup<'_> {
@@ -138,16 +138,16 @@ impl ReferenceLookup<'_> {
         self.await_check_except(tx, &[]).await
     }
 
-    /// The same, but references in `kept` are accepted unchecked: the record had them before.
-    pub async fn await_check_except(self, tx: &mut Tx, kept: &[String]) -> Result<()> {
-        let unknown = self.await_unknown(tx, kept).await?;
+    /// The same, but references in `existing` are accepted unchecked: the record had them before.
+    pub async fn await_check_except(self, tx: &mut Tx, existing: &[String]) -> Result<()> {
+        let unknown = self.await_unknown(tx, existing).await?;
         if unknown.is_empty() { Ok(()) } else { Err(Error::invalid_fields(unknown)) }
     }
 
-    async fn await_unknown(self, tx: &mut Tx, kept: &[String]) -> Result<Vec<FieldError>> {
-        let mut known: HashSet<String> = kept.iter().cloned().collect();
-        for asked in self.pending {
-            known.extend(tx.await_rows(asked).await?);
+    async fn await_unknown(self, tx: &mut Tx, existing: &[String]) -> Result<Vec<FieldError>> {
+        let mut known: HashSet<String> = existing.iter().cloned().collect();
+        for pending in self.pending {
+            known.extend(tx.await_rows(pending).await?);
         }
         let is_known = |reference: &&RecordReference| reference.is_of_kind() && known.contains(&reference.id);
         Ok(self

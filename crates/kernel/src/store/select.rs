@@ -68,11 +68,11 @@ impl Select {
     /// A UNION ALL of these SELECTs, with the arm's index as last column.
     pub fn union_selects(arms: impl IntoIterator<Item = Select>) -> Self {
         let mut select = Select::new("");
-        for (place, arm) in arms.into_iter().enumerate() {
+        for (index, arm) in arms.into_iter().enumerate() {
             let finished = arm.to_statement();
-            let lead = if place == 0 { "" } else { " UNION ALL " };
+            let lead = if index == 0 { "" } else { " UNION ALL " };
             let text = shift_parameters(&finished.text, select.values.len());
-            let _ = write!(select.text, "{lead}SELECT arm.*, CAST({place} AS BIGINT) FROM ({text}) AS arm");
+            let _ = write!(select.text, "{lead}SELECT arm.*, CAST({index} AS BIGINT) FROM ({text}) AS arm");
             select.values.extend(finished.values);
         }
         select
@@ -93,8 +93,8 @@ impl Select {
             return self.append_sql("AND 1 = 0", []);
         };
         // Repeating the last value up to a power of two keeps the number of different texts small.
-        let places = values.len().next_power_of_two().min(IN_VALUES_MAX.max(values.len()));
-        values.resize(places, last);
+        let padded_len = values.len().next_power_of_two().min(IN_VALUES_MAX.max(values.len()));
+        values.resize(padded_len, last);
         let _ = write!(self.text, " AND {field} IN ");
         self.push_tuple(values);
         self
@@ -120,8 +120,8 @@ impl Select {
     pub fn append_sql(mut self, text: &'static str, values: impl IntoIterator<Item = Value>) -> Self {
         let mut values = values.into_iter();
         self.text.push(' ');
-        for (place, part) in text.split('?').enumerate() {
-            if place > 0 {
+        for (index, part) in text.split('?').enumerate() {
+            if index > 0 {
                 // A `?` without a value stays, and the engine refuses the statement.
                 match values.next() {
                     Some(value) => {
@@ -157,8 +157,8 @@ impl Select {
             SortDirection::Descending => " DESC",
         };
         self.order.clear();
-        for (place, field) in fields.iter().enumerate() {
-            let lead = if place == 0 { " ORDER BY " } else { ", " };
+        for (index, field) in fields.iter().enumerate() {
+            let lead = if index == 0 { " ORDER BY " } else { ", " };
             let _ = write!(self.order, "{lead}{field}{suffix}");
         }
         self
@@ -203,9 +203,9 @@ impl Select {
     }
 
     fn push_tuple(&mut self, values: Vec<Value>) {
-        for (place, value) in values.into_iter().enumerate() {
+        for (index, value) in values.into_iter().enumerate() {
             let number = self.push_value(value);
-            let _ = write!(self.text, "{}${number}", if place == 0 { "(" } else { ", " });
+            let _ = write!(self.text, "{}${number}", if index == 0 { "(" } else { ", " });
         }
         self.text.push(')');
     }
@@ -214,14 +214,14 @@ impl Select {
 /// Adds `by` to every parameter number but the tenant's.
 fn shift_parameters(text: &str, by: usize) -> String {
     let mut parts = text.split('$');
-    let mut moved = parts.next().unwrap_or_default().to_owned();
+    let mut shifted = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let digits = part.bytes().take_while(u8::is_ascii_digit).count();
         let (number, rest) = part.split_at(digits);
         let number: usize = number.parse().unwrap_or(0);
-        let _ = write!(moved, "${}{rest}", if number > 1 { number + by } else { number });
+        let _ = write!(shifted, "${}{rest}", if number > 1 { number + by } else { number });
     }
-    moved
+    shifted
 }
 
 pub(super) struct SelectStatement {

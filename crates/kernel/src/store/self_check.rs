@@ -57,8 +57,8 @@ impl Store {
     }
 
     async fn check_clock(&self) -> Result<SelfCheckItem> {
-        let theirs: i64 = self.system(Purpose::Health).get_one(dialect::POSTGRES_CLOCK, args![]).await?;
-        let skew = theirs - self.env().now().as_millis();
+        let database_ms: i64 = self.system(Purpose::Health).get_one(dialect::POSTGRES_CLOCK, args![]).await?;
+        let skew = database_ms - self.env().now().as_millis();
         if skew.abs() <= CLOCK_SKEW_MAX_MS {
             return Ok(SelfCheckItem::from_detail("clock", format!("{skew} ms from the database's")));
         }

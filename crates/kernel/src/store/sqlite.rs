@@ -58,8 +58,8 @@ pub(super) fn open_writer(path: &Path, options: &StoreOptions) -> Result<SqliteC
          PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA journal_size_limit = {LOG_BYTES_MAX};"
     );
     connection.execute_batch(&settings).map_err(map_sqlite_error)?;
-    let patience = LockWait { path: path.to_owned(), wait_max: options.wait_max, on_wait: options.on_lock_wait };
-    Ok(SqliteConnection { lock_wait: patience, ..connection.into() })
+    let lock_wait = LockWait { path: path.to_owned(), wait_max: options.wait_max, on_wait: options.on_lock_wait };
+    Ok(SqliteConnection { lock_wait, ..connection.into() })
 }
 
 /// Opens a connection that can only read. The file exists, because the writer was opened first.
@@ -104,8 +104,8 @@ pub(super) fn probe_disk(database: &Path) -> Result<()> {
 
 /// The switch needs exclusive access for a moment, and does not wait for it as other statements do.
 fn enter_wal(connection: &Connection) -> Result<()> {
-    let begun = Instant::now();
-    while begun.elapsed() < WAL_WAIT_MAX {
+    let started = Instant::now();
+    while started.elapsed() < WAL_WAIT_MAX {
         match connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0)) {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(mode) => {
@@ -133,16 +133,16 @@ impl LockWait {
     /// Begins a write transaction by one of the fixed statements. During a long wait `on_wait` is called once.
     pub fn begin_transaction(&self, connection: &Connection, sql: &str) -> rusqlite::Result<()> {
         let begin = || connection.prepare_cached(sql)?.raw_execute().map(drop);
-        let Some(tell) = self.on_wait.filter(|_| self.wait_max > SILENCE_MAX) else { return begin() };
+        let Some(on_wait) = self.on_wait.filter(|_| self.wait_max > SILENCE_MAX) else { return begin() };
         connection.busy_timeout(SILENCE_MAX)?;
-        let mut begun = begin();
-        if begun.as_ref().is_err_and(is_busy) {
-            tell(&self.path);
+        let mut result = begin();
+        if result.as_ref().is_err_and(is_busy) {
+            on_wait(&self.path);
             connection.busy_timeout(self.wait_max.saturating_sub(SILENCE_MAX))?;
-            begun = begin();
+            result = begin();
         }
         connection.busy_timeout(self.wait_max)?;
-        begun
+        result
     }
 
     /// The error for a transaction that did not begin.
@@ -256,10 +256,10 @@ impl SqliteTexts {
         if self.0.len() >= STATEMENTS_MAX {
             self.0.clear();
         }
-        let spell = || SqliteText { written: sql.into(), translated: dialect::sqlite_text(sql).into() };
-        let text = self.0.entry(sql.as_ptr().addr()).or_insert_with(spell);
+        let translate = || SqliteText { written: sql.into(), translated: dialect::sqlite_text(sql).into() };
+        let text = self.0.entry(sql.as_ptr().addr()).or_insert_with(translate);
         if *text.written != *sql {
-            *text = spell();
+            *text = translate();
         }
         &text.translated
     }
@@ -278,7 +278,7 @@ fn check_parameters(statement: &Statement<'_>, tenant: Option<&String>, sql: &st
     let (uses, bound) = (statement.parameter_count(), own + args);
     // `uses` is the highest number. That all lower ones occur is checked in debug builds; the tenant's is always checked.
     let checked = if cfg!(debug_assertions) { uses } else { own.min(uses) };
-    if uses != bound || (1..=checked).any(|place| statement.parameter_name(place).is_none()) {
+    if uses != bound || (1..=checked).any(|index| statement.parameter_name(index).is_none()) {
         return Err(parameter_mismatch(sql, uses, bound));
     }
     Ok(())
@@ -294,8 +294,8 @@ fn bind_args<'a>(
     args: impl Iterator<Item = &'a dyn Param>,
 ) -> Result<()> {
     let own = usize::from(tenant.is_some());
-    for (place, value) in args.enumerate() {
-        statement.raw_bind_parameter(own + place + 1, value).map_err(map_sqlite_error)?;
+    for (index, value) in args.enumerate() {
+        statement.raw_bind_parameter(own + index + 1, value).map_err(map_sqlite_error)?;
     }
     Ok(())
 }

@@ -34,7 +34,7 @@ impl<T> FairQueue<T> {
     }
 
     /// Queues an item, or fails at once if the queue is full.
-    pub fn push(&self, lane: FairnessKey, item: T) -> Result<()> {
+    pub fn push(&self, key: FairnessKey, item: T) -> Result<()> {
         let mut state = self.lock_state();
         if state.is_closed {
             return Err(Error::unavailable("the writer has stopped"));
@@ -42,14 +42,14 @@ impl<T> FairQueue<T> {
         if state.waiting >= self.max {
             return Err(Error::unavailable("the queue of the writer is full"));
         }
-        let waiting = state.queues.get(&lane).map_or(0, VecDeque::len);
-        if lane != FairnessKey::System && waiting >= self.max.div_ceil(2) {
+        let waiting = state.queues.get(&key).map_or(0, VecDeque::len);
+        if key != FairnessKey::System && waiting >= self.max.div_ceil(2) {
             return Err(Error::unavailable("too many writes of this tenant are waiting"));
         }
         if waiting == 0 {
-            state.order.push_back(lane);
+            state.order.push_back(key);
         }
-        state.queues.entry(lane).or_default().push_back(item);
+        state.queues.entry(key).or_default().push_back(item);
         state.waiting += 1;
         drop(state);
         self.changed.notify_one();
@@ -59,13 +59,13 @@ impl<T> FairQueue<T> {
     /// The next item, if there is one.
     pub fn take_next(&self) -> Option<T> {
         let mut state = self.lock_state();
-        let lane = state.order.pop_front()?;
-        let items = state.queues.get_mut(&lane)?;
+        let key = state.order.pop_front()?;
+        let items = state.queues.get_mut(&key)?;
         let item = items.pop_front();
         if items.is_empty() {
-            state.queues.remove(&lane);
+            state.queues.remove(&key);
         } else {
-            state.order.push_back(lane);
+            state.order.push_back(key);
         }
         state.waiting -= 1;
         item
@@ -74,8 +74,8 @@ impl<T> FairQueue<T> {
     /// Waits for the next item; none when the queue is closed and empty.
     pub fn wait_for_next(&self) -> Option<T> {
         let state = self.lock_state();
-        let nothing = |state: &mut FairQueueState<T>| state.waiting == 0 && !state.is_closed;
-        drop(self.changed.wait_while(state, nothing).unwrap_or_else(PoisonError::into_inner));
+        let must_wait = |state: &mut FairQueueState<T>| state.waiting == 0 && !state.is_closed;
+        drop(self.changed.wait_while(state, must_wait).unwrap_or_else(PoisonError::into_inner));
         self.take_next()
     }
 

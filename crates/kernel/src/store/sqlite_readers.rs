@@ -36,18 +36,18 @@ impl ReaderPool {
     }
 
     /// Acquires a connection, after a bounded wait for one.
-    pub async fn acquire_reader(&self, lane: FairnessKey) -> Result<ReaderGuard<'_>> {
+    pub async fn acquire_reader(&self, key: FairnessKey) -> Result<ReaderGuard<'_>> {
         let permit = match self.permits.try_acquire() {
             Ok(permit) => permit,
             Err(TryAcquireError::Closed) => return Err(closed_error()),
-            Err(TryAcquireError::NoPermits) => self.wait_for_permit(lane).await?,
+            Err(TryAcquireError::NoPermits) => self.wait_for_permit(key).await?,
         };
         self.pop_idle(permit)
     }
 
-    async fn wait_for_permit(&self, lane: FairnessKey) -> Result<SemaphorePermit<'_>> {
+    async fn wait_for_permit(&self, key: FairnessKey) -> Result<SemaphorePermit<'_>> {
         let waited = tokio::time::timeout(self.wait_max, async {
-            let _place = self.waiting.acquire(lane, self.wait_max).await?;
+            let _queue_permit = self.waiting.acquire(key, self.wait_max).await?;
             self.permits.acquire().await.map_err(|_| closed_error())
         });
         waited.await.map_err(|_| Error::unavailable("no connection to read with became free in time"))?

@@ -42,7 +42,7 @@ pub(super) struct SqliteWriter {
 }
 
 impl SqliteWriter {
-    pub fn start_thread(tx: Tx, options: &StoreOptions, news: CommitNotifier) -> Result<Self> {
+    pub fn start_thread(tx: Tx, options: &StoreOptions, notifier: CommitNotifier) -> Result<Self> {
         let queue = Arc::new(FairQueue::new(options.queue_max));
         let failing = Arc::new(AtomicBool::new(false));
         let pace = Arc::new(MaintenancePace::default());
@@ -53,7 +53,7 @@ impl SqliteWriter {
             queue: queue.clone(),
             failing: failing.clone(),
             pace: pace.clone(),
-            notifier: news,
+            notifier,
             group_time: options.group_time,
             last_commit: Duration::ZERO,
             next: None,
@@ -73,19 +73,17 @@ impl SqliteWriter {
     ) -> Result<JobOutput> {
         let (reply, answer) = oneshot::channel();
         let tenant = handle.tenant_id();
-        let mut lane = handle.fairness_key();
+        let mut key = handle.fairness_key();
         if permit.is_some() {
             let pause = self.pace.remaining_pause(Instant::now());
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
             // Not behind the writes of its own tenant: all other maintenance waits for its permit.
-            lane = tenant.map_or(lane, FairnessKey::Job);
+            key = tenant.map_or(key, FairnessKey::Job);
         }
-        self.queue.push(
-            lane,
-            QueuedWrite { work: Some((handle, job)), permit, tenant, outcome: None, notify: None, reply },
-        )?;
+        self.queue
+            .push(key, QueuedWrite { work: Some((handle, job)), permit, tenant, outcome: None, notify: None, reply })?;
         answer.await.map_err(|_| Error::unavailable("the writer stopped before it answered"))?
     }
 
@@ -145,9 +143,9 @@ impl QueuedWrite {
     }
 
     /// Sends the outcome to the caller, and notifies waiting readers if the group was committed.
-    fn send_reply(self, group: &Result<(), String>, news: &CommitNotifier) {
+    fn send_reply(self, group: &Result<(), String>, notifier: &CommitNotifier) {
         if group.is_ok() {
-            news.notify_commit(self.notify);
+            notifier.notify_commit(self.notify);
         }
         let answer = match (group, self.outcome) {
             (Ok(()), Some(outcome)) => outcome,
@@ -192,7 +190,7 @@ impl WriterThread {
 
     fn write_group(&mut self, group: &mut Vec<QueuedWrite>) {
         let started_at = Instant::now();
-        let fate = self.commit_group(group);
+        let outcome = self.commit_group(group);
         for job in &*group {
             match job.permit {
                 None => self.pace.record_write(job.tenant, started_at),
@@ -203,7 +201,7 @@ impl WriterThread {
         let has_changed = self.tx.end_group();
         metrics::histogram!("store_group_size").record(to_metric_value(group.len()));
         metrics::gauge!("store_queue_depth").set(to_metric_value(self.queue.len()));
-        match &fate {
+        match &outcome {
             Ok(()) if has_changed => self.failing.store(false, Ordering::Relaxed),
             Ok(()) => {}
             Err(_) => {
@@ -212,7 +210,7 @@ impl WriterThread {
             }
         }
         for job in group.drain(..) {
-            job.send_reply(&fate, &self.notifier);
+            job.send_reply(&outcome, &self.notifier);
         }
     }
 

@@ -37,14 +37,14 @@ pub(super) struct ConnectionLimiter {
 
 /// A permit to read: the tenant's, and for a background job also the shared one of all jobs.
 pub(super) struct ReadPermit {
-    _of_tenant: Option<OwnedSemaphorePermit>,
-    _of_jobs: Option<OwnedSemaphorePermit>,
+    _tenant_permit: Option<OwnedSemaphorePermit>,
+    _job_permit: Option<OwnedSemaphorePermit>,
 }
 
 /// A permit of a background job to write: the tenant's, and the shared one of all jobs.
 pub(super) struct JobWritePermit {
-    _of_tenant: OwnedSemaphorePermit,
-    _of_all: OwnedSemaphorePermit,
+    _tenant_permit: OwnedSemaphorePermit,
+    _shared_permit: OwnedSemaphorePermit,
 }
 
 impl ConnectionLimiter {
@@ -52,12 +52,12 @@ impl ConnectionLimiter {
     pub fn new(pool_max: usize) -> Self {
         // No tenant's reads get all connections, and every tenant gets at least one.
         let reads = TenantLimiter::new(pool_max.max(1).div_ceil(2));
-        let own_work = || Arc::new(Semaphore::new(JOB_PERMITS));
+        let new_job_semaphore = || Arc::new(Semaphore::new(JOB_PERMITS));
         ConnectionLimiter {
             writes: TenantLimiter::new(TENANT_WRITES_MAX),
-            jobs: own_work(),
+            jobs: new_job_semaphore(),
             reads,
-            job_reads: own_work(),
+            job_reads: new_job_semaphore(),
         }
     }
 
@@ -69,31 +69,31 @@ impl ConnectionLimiter {
     /// Waits for a background job's permit to write. The tenant's permit comes first: while its rows are locked, its jobs
     /// hold no permit that others need.
     pub async fn acquire_job_write(&self, tenant: TenantId) -> Result<JobWritePermit> {
-        let of_tenant = self.writes.semaphore_for(FairnessKey::Job(tenant));
+        let tenant_semaphore = self.writes.semaphore_for(FairnessKey::Job(tenant));
         let both = async {
-            let of_tenant = of_tenant.acquire_owned().await.ok()?;
-            let of_all = self.jobs.clone().acquire_owned().await.ok()?;
-            Some(JobWritePermit { _of_tenant: of_tenant, _of_all: of_all })
+            let tenant_permit = tenant_semaphore.acquire_owned().await.ok()?;
+            let shared_permit = self.jobs.clone().acquire_owned().await.ok()?;
+            Some(JobWritePermit { _tenant_permit: tenant_permit, _shared_permit: shared_permit })
         };
         match tokio::time::timeout(JOB_WAIT_MAX, both).await {
-            Ok(Some(turn)) => Ok(turn),
+            Ok(Some(permit)) => Ok(permit),
             _ => Err(Error::unavailable("too many writes of the service's own work are waiting")),
         }
     }
 
     /// Waits for a permit to read. The system reads little, on behalf of all tenants, and needs no permit.
-    pub async fn acquire_read(&self, lane: FairnessKey, wait_max: Duration) -> Result<ReadPermit> {
-        if lane == FairnessKey::System {
-            return Ok(ReadPermit { _of_tenant: None, _of_jobs: None });
+    pub async fn acquire_read(&self, key: FairnessKey, wait_max: Duration) -> Result<ReadPermit> {
+        if key == FairnessKey::System {
+            return Ok(ReadPermit { _tenant_permit: None, _job_permit: None });
         }
-        let of_tenant = self.reads.acquire(lane, wait_max).await?;
-        let mut of_jobs = None;
-        if matches!(lane, FairnessKey::Job(_)) {
-            let turn = tokio::time::timeout(JOB_WAIT_MAX, self.job_reads.clone().acquire_owned()).await;
-            let late = || Error::unavailable("too many reads of the service's own work are waiting");
-            of_jobs = Some(turn.ok().and_then(Result::ok).ok_or_else(late)?);
+        let tenant_permit = self.reads.acquire(key, wait_max).await?;
+        let mut job_permit = None;
+        if matches!(key, FairnessKey::Job(_)) {
+            let permit = tokio::time::timeout(JOB_WAIT_MAX, self.job_reads.clone().acquire_owned()).await;
+            let timeout_error = || Error::unavailable("too many reads of the service's own work are waiting");
+            job_permit = Some(permit.ok().and_then(Result::ok).ok_or_else(timeout_error)?);
         }
-        Ok(ReadPermit { _of_tenant: Some(of_tenant), _of_jobs: of_jobs })
+        Ok(ReadPermit { _tenant_permit: Some(tenant_permit), _job_permit: job_permit })
     }
 }
 
@@ -114,27 +114,27 @@ impl TenantLimiter {
     }
 
     /// Waits at most `wait_max` for a permit of this key.
-    pub(crate) async fn acquire(&self, lane: FairnessKey, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
-        let turns = self.semaphore_for(lane);
-        if let Ok(turn) = turns.clone().try_acquire_owned() {
-            return Ok(turn);
+    pub(crate) async fn acquire(&self, key: FairnessKey, wait_max: Duration) -> Result<OwnedSemaphorePermit> {
+        let semaphore = self.semaphore_for(key);
+        if let Ok(permit) = semaphore.clone().try_acquire_owned() {
+            return Ok(permit);
         }
-        let waited = tokio::time::timeout(wait_max, turns.acquire_owned()).await;
-        let Ok(Ok(turn)) = waited else {
+        let waited = tokio::time::timeout(wait_max, semaphore.acquire_owned()).await;
+        let Ok(Ok(permit)) = waited else {
             return Err(Error::unavailable("too many requests of this tenant are waiting"));
         };
         // Otherwise the thread that released the permit would run this task and the next of the same tenant, and starve the
         // requests that others have sent meanwhile.
         tokio::task::yield_now().await;
-        Ok(turn)
+        Ok(permit)
     }
 
-    fn semaphore_for(&self, lane: FairnessKey) -> Arc<Semaphore> {
-        let mut turns = self.semaphores.lock().unwrap_or_else(PoisonError::into_inner);
-        if turns.len() >= TENANTS_MAX {
+    fn semaphore_for(&self, key: FairnessKey) -> Arc<Semaphore> {
+        let mut semaphores = self.semaphores.lock().unwrap_or_else(PoisonError::into_inner);
+        if semaphores.len() >= TENANTS_MAX {
             // A permit holds its semaphore, so those in use stay.
-            turns.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
+            semaphores.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
         }
-        turns.entry(lane).or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone()
+        semaphores.entry(key).or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone()
     }
 }

@@ -75,22 +75,22 @@ impl Tx {
     /// The previous actor is returned for [`Tx::restore_actor`].
     pub fn act_as(&mut self, actor: Actor) -> Result<PreviousActor> {
         if actor.who.kind != ActorKind::Workflow {
-            return Err(Error::internal("only a workflow acts in somebody's place"));
+            return Err(Error::internal("only a workflow may replace another actor"));
         }
         let acting = Arc::new(self.handle.with_actor(actor));
         Ok(PreviousActor(replace(&mut self.handle, acting)))
     }
 
     /// Restores the previous actor.
-    pub fn restore_actor(&mut self, before: PreviousActor) {
-        self.handle = before.0;
+    pub fn restore_actor(&mut self, previous: PreviousActor) {
+        self.handle = previous.0;
     }
 
     /// The followers of this transaction's events.
     pub fn get_followers(&self) -> Result<Followers> {
         self.handle
             .followers
-            .ok_or_else(|| Error::internal("the store was opened without saying who follows its events"))
+            .ok_or_else(|| Error::internal("the store was opened without declaring the followers of its events"))
     }
 
     pub fn engine(&self) -> DatabaseEngine {
@@ -158,14 +158,14 @@ impl Tx {
     }
 
     /// All rows of a query sent by [`Tx::send_query`].
-    pub async fn await_rows<T: FromRow>(&mut self, ahead: PendingRows<T>) -> Result<Vec<T>> {
-        let number = match ahead.0 {
+    pub async fn await_rows<T: FromRow>(&mut self, pending: PendingRows<T>) -> Result<Vec<T>> {
+        let number = match pending.0 {
             PendingRowsState::Ready(rows) => return Ok(rows),
             PendingRowsState::Deferred(number) => number,
         };
         self.begin_statement()?;
         let EngineConnection::Postgres(session) = &mut self.connection else {
-            return Err(Error::internal("what was asked of one engine is not answered by the other"));
+            return Err(Error::internal("a query that was deferred on one engine was awaited on the other"));
         };
         let rows = session.fetch_rows(&self.handle, number).await?;
         self.doomed = false;
@@ -263,8 +263,8 @@ impl Tx {
     ///
     /// On SQLite this always succeeds, because there is one writer. On PostgreSQL it does not wait for another holder.
     pub async fn try_lock(&mut self, name: &str) -> Result<bool> {
-        let locking = self.send_try_lock(name);
-        Ok(self.await_rows(locking).await?.contains(&true))
+        let pending = self.send_try_lock(name);
+        Ok(self.await_rows(pending).await?.contains(&true))
     }
 
     /// The same without waiting: [`Tx::await_rows`] returns whether the lock was taken. Later queries run under it.
@@ -327,8 +327,8 @@ impl Tx {
         self.notify_after_commit = false;
         self.get_sqlite()?.open_job();
         // The future is dropped inside in any case, so that nothing of the job is left when it is undone.
-        let ran = std::panic::catch_unwind(AssertUnwindSafe(|| job(&mut *self).now_or_never()));
-        let outcome = self.fail_if_doomed(match ran {
+        let result = std::panic::catch_unwind(AssertUnwindSafe(|| job(&mut *self).now_or_never()));
+        let outcome = self.fail_if_doomed(match result {
             Ok(Some(outcome)) => outcome,
             Ok(None) => Err(Error::internal("a write awaited something else than its transaction")),
             Err(panic) => Err(panic_error(panic.as_ref())),
@@ -350,34 +350,34 @@ impl Tx {
     }
 
     /// Runs a job on PostgreSQL. The caller has spawned this, so it always runs to its end.
-    pub(super) async fn run_to_commit(mut self, job: BoxedJob, news: &CommitNotifier) -> Result<JobOutput> {
-        let whole = async {
-            let done = job(&mut self).await?;
+    pub(super) async fn run_to_commit(mut self, job: BoxedJob, notifier: &CommitNotifier) -> Result<JobOutput> {
+        let run = async {
+            let output = job(&mut self).await?;
             if self.pending_tick.is_some() {
                 self.tick().await?;
             }
             if let EngineConnection::Postgres(session) = &mut self.connection {
                 session.begin_if_deferred(&self.handle).await?;
             }
-            Ok(done)
+            Ok(output)
         };
-        let ran = AssertUnwindSafe(tokio::time::timeout(JOB_TIME_MAX, whole)).catch_unwind().await;
-        let outcome = self.fail_if_doomed(match ran {
+        let result = AssertUnwindSafe(tokio::time::timeout(JOB_TIME_MAX, run)).catch_unwind().await;
+        let outcome = self.fail_if_doomed(match result {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(Error::unavailable("the write took too long")),
             Err(panic) => Err(panic_error(panic.as_ref())),
         });
-        let outcome = outcome.and_then(|done| self.check_node_clock().map(|()| done));
-        let made = self.tenant_to_notify();
+        let outcome = outcome.and_then(|output| self.check_node_clock().map(|()| output));
+        let tenant = self.tenant_to_notify();
         let EngineConnection::Postgres(session) = &mut self.connection else {
             return outcome;
         };
         let ended = match outcome {
-            Ok(done) => session.commit(&self.handle).await.map(|()| done),
+            Ok(output) => session.commit(&self.handle).await.map(|()| output),
             failed => failed,
         };
         match &ended {
-            Ok(_) => news.notify_commit(made),
+            Ok(_) => notifier.notify_commit(tenant),
             Err(_) => session.rollback().await,
         }
         ended

@@ -63,49 +63,49 @@ struct WalkResult<T: WalkRow> {
 
 impl<K: CursorKey + Ord + Send + Sync> IndexWalk<K> {
     /// A walk with one arm for each of these distinct values, all with the same bounds.
-    pub fn new(text: &'static str, values: Vec<Vec<Value>>, places: Range<K>, exact: bool) -> Self {
-        let (least, below) = (places.start, places.end);
+    pub fn new(text: &'static str, values: Vec<Vec<Value>>, keys: Range<K>, exact: bool) -> Self {
+        let (least, below) = (keys.start, keys.end);
         IndexWalk { text, arms: values.into_iter().map(|values| Arm { values, below, least }).collect(), exact }
     }
 
-    /// Loads a page of the wanted rows, and the key after which the next page starts, if there is one. When the row budget
+    /// Loads a page of the matching rows, and the key after which the next page starts, if there is one. When the row budget
     /// is spent, the page may be short or even empty before the end of the list.
     pub async fn load_page<T: WalkRow<Key = K>>(
         &self,
         db: &Db,
         limit: usize,
-        wanted: impl Fn(&T) -> bool,
+        matches: impl Fn(&T) -> bool,
     ) -> Result<(Vec<T>, Option<K>)> {
-        let WalkResult { mut rows, examined_to: looked_to } = self.read_newest(db, limit + 1, wanted).await?;
+        let WalkResult { mut rows, examined_to } = self.read_newest(db, limit + 1, matches).await?;
         let more = rows.len() > limit;
         rows.truncate(limit);
-        let next = if more { rows.last().map(WalkRow::sort_key) } else { looked_to };
+        let next = if more { rows.last().map(WalkRow::sort_key) } else { examined_to };
         Ok((rows, next))
     }
 
-    /// The first `count` wanted rows, or fewer when the row budget is spent.
+    /// The first `count` matching rows, or fewer when the row budget is spent.
     async fn read_newest<T: WalkRow<Key = K>>(
         &self,
         db: &Db,
         count: usize,
-        wanted: impl Fn(&T) -> bool,
+        matches: impl Fn(&T) -> bool,
     ) -> Result<WalkResult<T>> {
-        let (mut rows, mut looked, mut looked_to) = (Vec::new(), 0, None);
+        let (mut rows, mut examined, mut examined_to) = (Vec::new(), 0, None);
         let mut step = self.first_step(count);
-        let most = EXAMINED_ROWS_MAX.saturating_sub(ARM_COST_ROWS * self.arms.len()).max(EXAMINED_ROWS_MIN);
+        let budget = EXAMINED_ROWS_MAX.saturating_sub(ARM_COST_ROWS * self.arms.len()).max(EXAMINED_ROWS_MIN);
         loop {
-            let arms = self.arms_after(looked_to);
+            let arms = self.arms_after(examined_to);
             let seen: Vec<ArmRow<T>> = read_arms(db, self.text, &arms, step).await?;
-            looked += seen.len();
-            looked_to = merge_arms(seen, arms.len(), step, |row| {
-                if rows.len() < count && wanted(&row) {
+            examined += seen.len();
+            examined_to = merge_arms(seen, arms.len(), step, |row| {
+                if rows.len() < count && matches(&row) {
                     rows.push(row);
                 }
             });
-            if looked_to.is_none() || rows.len() >= count || looked >= most {
-                return Ok(WalkResult { rows, examined_to: looked_to });
+            if examined_to.is_none() || rows.len() >= count || examined >= budget {
+                return Ok(WalkResult { rows, examined_to });
             }
-            step = (2 * step).min((most - looked) / arms.len().max(1)).max(STEP_ROWS_MIN);
+            step = (2 * step).min((budget - examined) / arms.len().max(1)).max(STEP_ROWS_MIN);
         }
     }
 
@@ -119,10 +119,10 @@ impl<K: CursorKey + Ord + Send + Sync> IndexWalk<K> {
         (rows / self.arms.len().max(1)).max(STEP_ROWS_MIN)
     }
 
-    fn arms_after(&self, looked_to: Option<K>) -> Vec<Arm<K>> {
-        let below = |arm: &Arm<K>| looked_to.map_or(arm.below, |place| place.min(arm.below));
-        let behind = |arm: &Arm<K>| Arm { below: below(arm), ..arm.clone() };
-        self.arms.iter().map(behind).filter(|arm| arm.below > arm.least).collect()
+    fn arms_after(&self, examined_to: Option<K>) -> Vec<Arm<K>> {
+        let below = |arm: &Arm<K>| examined_to.map_or(arm.below, |key| key.min(arm.below));
+        let remaining = |arm: &Arm<K>| Arm { below: below(arm), ..arm.clone() };
+        self.arms.iter().map(remaining).filter(|arm| arm.below > arm.least).collect()
     }
 }
 
@@ -142,14 +142,14 @@ impl<T: FromRow> FromRow for ArmRow<T> {
 /// Reads the next `rows` rows of each arm.
 async fn read_arms<T: WalkRow>(db: &Db, text: &str, arms: &[Arm<T::Key>], rows: usize) -> Result<Vec<ArmRow<T>>> {
     let Some(first) = arms.first() else { return Ok(Vec::new()) };
-    let places = |arm: &Arm<T::Key>, rows: usize| -> Vec<Value> {
+    let arm_values = |arm: &Arm<T::Key>, rows: usize| -> Vec<Value> {
         let limit = Value::Int(i64::try_from(rows).unwrap_or(i64::MAX));
         let bounds = [arm.below.to_position(), arm.least.to_position(), vec![limit]];
         arm.values.iter().cloned().chain(bounds.into_iter().flatten()).collect()
     };
-    let mut all: Vec<Vec<Value>> = arms.iter().map(|arm| places(arm, rows)).collect();
+    let mut all: Vec<Vec<Value>> = arms.iter().map(|arm| arm_values(arm, rows)).collect();
     // Empty arms up to a power of two keep the number of different texts small.
-    all.resize(arms.len().next_power_of_two(), places(first, 0));
+    all.resize(arms.len().next_power_of_two(), arm_values(first, 0));
     let select = Select::union_arms(text, all);
     if arms.len() * rows <= INLINE_ROWS_MAX { db.select(&select).await } else { db.scan(&select).await }
 }
@@ -162,21 +162,21 @@ fn merge_arms<T: WalkRow>(
     step: usize,
     mut next: impl FnMut(T),
 ) -> Option<T::Key> {
-    let mut given = vec![0; arms];
-    let mut looked_to: Option<T::Key> = None;
-    seen.sort_by_key(|placed| std::cmp::Reverse(placed.row.sort_key()));
-    for placed in &seen {
-        let Some(given) = given.get_mut(placed.arm) else { continue };
-        *given += 1;
-        if *given == step {
-            looked_to = Some(placed.row.sort_key());
+    let mut counts = vec![0; arms];
+    let mut examined_to: Option<T::Key> = None;
+    seen.sort_by_key(|arm_row| std::cmp::Reverse(arm_row.row.sort_key()));
+    for arm_row in &seen {
+        let Some(count) = counts.get_mut(arm_row.arm) else { continue };
+        *count += 1;
+        if *count == step {
+            examined_to = Some(arm_row.row.sort_key());
             break;
         }
     }
-    for placed in seen.into_iter().take_while(|placed| looked_to.is_none_or(|place| placed.row.sort_key() >= place)) {
-        next(placed.row);
+    for arm_row in seen.into_iter().take_while(|arm_row| examined_to.is_none_or(|key| arm_row.row.sort_key() >= key)) {
+        next(arm_row.row);
     }
-    looked_to
+    examined_to
 }
 
 #[cfg(test)]
@@ -200,12 +200,12 @@ mod tests {
     }
 
     fn merge(arms: &[&[i64]], step: usize) -> (Vec<i64>, Option<i64>) {
-        let placed =
+        let to_arm_rows =
             |(arm, rows): (usize, &&[i64])| rows.iter().map(move |n| ArmRow { arm, row: Number(*n) }).collect();
-        let seen: Vec<Vec<ArmRow<Number>>> = arms.iter().enumerate().map(placed).collect();
+        let seen: Vec<Vec<ArmRow<Number>>> = arms.iter().enumerate().map(to_arm_rows).collect();
         let mut rows = Vec::new();
-        let looked_to = merge_arms(seen.into_iter().flatten().collect(), arms.len(), step, |row| rows.push(row.0));
-        (rows, looked_to)
+        let examined_to = merge_arms(seen.into_iter().flatten().collect(), arms.len(), step, |row| rows.push(row.0));
+        (rows, examined_to)
     }
 
     #[test]

@@ -18,10 +18,10 @@ pub async fn announce_expiry(node: &ServerNode) -> Result<()> {
     let before = node.env.now().plus_ms(ANNOUNCE_MS);
     let due = store::list_expiring_keys(&node.store.system(Purpose::Jobs), before, ROUND_MAX).await?;
     for (tenant, id) in due {
-        let told =
+        let published =
             tenant_db(&node.store, tenant).write(async move |tx| store::publish_expiry(tx, id, before).await).await;
         // A key that fails must not keep the others from being announced.
-        if let Err(error) = told {
+        if let Err(error) = published {
             tracing::warn!(%error, key = %id, "failed to announce that a key expires");
         }
     }

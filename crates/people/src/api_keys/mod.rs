@@ -247,17 +247,17 @@ pub fn resolve_expiry(now: Timestamp, expires_days: Option<i64>, maker_end: Opti
         let default = now.plus_ms(EXPIRES_DAYS_DEFAULT * DAY_MS);
         return Ok(maker_end.map_or(default, |end| end.min(default)));
     };
-    let wanted = now.plus_ms(days * DAY_MS);
-    maker_end.map_or(Ok(wanted), |end| cap_at_maker_expiry(wanted, end))
+    let requested = now.plus_ms(days * DAY_MS);
+    maker_end.map_or(Ok(requested), |end| cap_at_maker_expiry(requested, end))
 }
 
 /// The requested expiry, cut to the maker's if it exceeds it by no more than the slack.
-pub fn cap_at_maker_expiry(wanted: Timestamp, maker_end: Timestamp) -> Result<Timestamp> {
-    if wanted > maker_end.plus_ms(EXPIRY_SLACK_MS) {
+pub fn cap_at_maker_expiry(requested: Timestamp, maker_end: Timestamp) -> Result<Timestamp> {
+    if requested > maker_end.plus_ms(EXPIRY_SLACK_MS) {
         let detail = format!("a key cannot outlive the key that made it, which ends at {maker_end}");
         return Err(Error::invalid("/expires_days", "outlives_maker", detail));
     }
-    Ok(wanted.min(maker_end))
+    Ok(requested.min(maker_end))
 }
 
 /// A caller can grant only scopes it holds, and only a signed-in platform operator can grant `platform:read`.

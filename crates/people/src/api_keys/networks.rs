@@ -48,16 +48,16 @@ pub fn keep_networks(rights: &Rights, stored: &[IpNet]) -> Result<Vec<IpNet>> {
 }
 
 /// Checks requested networks against the caller's own; the error names each one that is outside.
-pub fn check_networks(rights: &Rights, wanted: Vec<IpNet>) -> Result<Vec<IpNet>> {
+pub fn check_networks(rights: &Rights, requested: Vec<IpNet>) -> Result<Vec<IpNet>> {
     let own = &rights.allowed_cidrs;
     if own.is_empty() {
-        return Ok(wanted);
+        return Ok(requested);
     }
-    if wanted.is_empty() {
+    if requested.is_empty() {
         return Err(refuse_outside("an empty list means anywhere, and your own key has a list"));
     }
     let own = IpNet::aggregate(own);
-    let errors = wanted.iter().enumerate().filter(|(_, network)| !covers_network(&own, network));
+    let errors = requested.iter().enumerate().filter(|(_, network)| !covers_network(&own, network));
     let errors: Vec<FieldError> = errors
         .map(|(index, network)| FieldError {
             pointer: format!("/allowed_cidrs/{index}"),
@@ -65,7 +65,7 @@ pub fn check_networks(rights: &Rights, wanted: Vec<IpNet>) -> Result<Vec<IpNet>>
             detail: format!("{network} is not within the networks of your own key"),
         })
         .collect();
-    if errors.is_empty() { Ok(wanted) } else { Err(Error::invalid_fields(errors)) }
+    if errors.is_empty() { Ok(requested) } else { Err(Error::invalid_fields(errors)) }
 }
 
 const OUTSIDE: &str = "outside_own_networks";

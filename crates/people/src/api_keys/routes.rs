@@ -83,17 +83,17 @@ pub async fn create_api_key(
     idempotency
         .run_once(&caller, &db, body.digest, async move |tx| {
             let rights = grant.confirm(tx).await?;
-            let made = store::create_api_key(tx, &rights, input, &app.secrets).await?;
-            remember_key(&app, &made);
-            Ok(Created::in_collection(PATH, made.record.id, made))
+            let created = store::create_api_key(tx, &rights, input, &app.secrets).await?;
+            remember_key(&app, &created);
+            Ok(Created::in_collection(PATH, created.record.id, created))
         })
         .await
 }
 
 /// Marks the new key as known, so that its owner can use it at once even if others at the same address use up the address's
 /// budget for unknown credentials.
-fn remember_key(app: &App, made: &NewKey) {
-    if let Some(plain) = PlainKey::parse(&made.key) {
+fn remember_key(app: &App, created: &NewKey) {
+    if let Some(plain) = PlainKey::parse(&created.key) {
         app.credentials.remember_credential(plain.hash(&app.secrets));
     }
 }
@@ -192,9 +192,10 @@ pub async fn replace_api_key(
                     store::replace_api_key(tx, &rights, id, &if_match, input).await.map(ApiKeyChangeResponse::Replaced)
                 }
                 ApiKeyChange::Rotate { overlap_hours } => {
-                    let made = store::rotate_api_key(tx, &rights, id, &if_match, overlap_hours, &app.secrets).await?;
-                    remember_key(&app, &made);
-                    Ok(ApiKeyChangeResponse::Rotated(made))
+                    let rotated =
+                        store::rotate_api_key(tx, &rights, id, &if_match, overlap_hours, &app.secrets).await?;
+                    remember_key(&app, &rotated);
+                    Ok(ApiKeyChangeResponse::Rotated(rotated))
                 }
             }
         })

@@ -9,7 +9,7 @@ use kernel::events;
 use kernel::http::IfMatch;
 use kernel::store::{Db, FromRow, Row, STEP_ROWS, Select, SortDirection, Tx, Value};
 
-use super::descendants::store::{check_is_own, find_maker, narrow_descendants, revoke_line};
+use super::descendants::store::{check_is_own, find_maker, narrow_descendants, revoke_with_descendants};
 use super::descendants::{self, KeyBounds};
 use super::jobs::ANNOUNCE_MS;
 use super::networks::{check_networks, check_takeover, intersect_networks, keep_networks};
@@ -67,12 +67,12 @@ kernel::statements! {
     IN_FUTURE = "SELECT id, updated_at FROM api_keys WHERE tenant_id = $1 AND updated_at > $2 ORDER BY id LIMIT $3";
     /// An overlap that ends later than any rotation until now could have set ($5) is moved back by $3, the time by which the
     /// key's last change is ahead of now ($4), but not to before now.
-    BRING_OVERLAP_BACK = "UPDATE api_key_secrets SET valid_until = CASE WHEN valid_until - $3 < $4 THEN $4
+    CLAMP_OVERLAP = "UPDATE api_key_secrets SET valid_until = CASE WHEN valid_until - $3 < $4 THEN $4
             WHEN valid_until - $3 > $5 THEN $5 ELSE valid_until - $3 END
         WHERE tenant_id = $1 AND key_id = $2 AND valid_until > $5";
     /// A key that was created in the future keeps its lifetime, counted from now ($3). For a key that was only changed in
     /// the future, it is unknown whether its expiry was set there too: it is capped at that of a key created now ($4).
-    BRING_BACK = "UPDATE api_keys SET updated_at = $3,
+    CLAMP_FUTURE = "UPDATE api_keys SET updated_at = $3,
             expires_at = CASE WHEN created_at > $3 AND expires_at - created_at + $3 < $4 THEN expires_at - created_at + $3
                 WHEN expires_at > $4 THEN $4 ELSE expires_at END,
             created_at = CASE WHEN created_at > $3 THEN $3 ELSE created_at END,
@@ -138,8 +138,8 @@ pub async fn get_api_key(db: &Db, id: ApiKeyId) -> Result<ApiKey> {
 }
 
 /// Whether a key comes after the cursor of a page.
-fn is_after_cursor(key: &ApiKey, place: Option<&[Value]>) -> bool {
-    match place {
+fn is_after_cursor(key: &ApiKey, cursor: Option<&[Value]>) -> bool {
+    match cursor {
         Some([Value::Int(at), Value::Text(id)]) => (key.created_at.as_millis(), key.id.to_string()) < (*at, id.clone()),
         _ => true,
     }
@@ -154,13 +154,12 @@ pub async fn list_api_keys(
     limit: usize,
 ) -> Result<Vec<ApiKey>> {
     let now = db.env().now();
-    let wanted =
-        |status_wanted| status.map_or(status_wanted != ApiKeyStatus::Revoked, |any| any.contains(&status_wanted));
+    let includes = |candidate| status.map_or(candidate != ApiKeyStatus::Revoked, |any| any.contains(&candidate));
     let all = Select::new(LIST);
     let live = || Select::new(LIST).append_sql("AND k.revoked_at IS NULL", []);
     let revoked = || Select::new(LIST).append_sql("AND k.revoked_at IS NOT NULL", []);
-    let (active, expired) = (wanted(ApiKeyStatus::Active), wanted(ApiKeyStatus::Expired));
-    let part = match (active, expired, wanted(ApiKeyStatus::Revoked)) {
+    let (active, expired) = (includes(ApiKeyStatus::Active), includes(ApiKeyStatus::Expired));
+    let part = match (active, expired, includes(ApiKeyStatus::Revoked)) {
         (true, true, true) => Some(all),
         (true, true, false) => Some(live()),
         (false, true, true) => {
@@ -174,8 +173,8 @@ pub async fn list_api_keys(
     if active && !expired {
         // A tenant has at most a hundred active keys, however many there have been, so all of them are read.
         let ids: Vec<ApiKeyId> = db.list(ACTIVE, args![now, 4 * ACTIVE_KEYS_MAX]).await?;
-        let most = ids.len();
-        let rows: Vec<StoredApiKeyRecord> = db.select(&Select::new(LIST).where_in("k.id", ids).limit(most)).await?;
+        let rows_max = ids.len();
+        let rows: Vec<StoredApiKeyRecord> = db.select(&Select::new(LIST).where_in("k.id", ids).limit(rows_max)).await?;
         keys.extend(
             rows.into_iter().map(|key| key.into_api_key(now)).filter(|key| is_after_cursor(key, after.as_deref())),
         );
@@ -203,7 +202,7 @@ pub async fn create_api_key(tx: &mut Tx, rights: &Rights, input: ApiKeyInput, se
     // Expiry is counted from the wall clock, which the tenant's clock may be ahead of.
     let (at, now) = (tx.tick().await?.at, tx.env().now());
     let allowed_cidrs = match input.allowed_cidrs {
-        Some(wanted) => check_networks(rights, wanted)?,
+        Some(requested) => check_networks(rights, requested)?,
         None => rights.allowed_cidrs.clone(),
     };
     let expires_at = resolve_expiry(now, input.expires_days, rights.expires_at)?;
@@ -212,7 +211,7 @@ pub async fn create_api_key(tx: &mut Tx, rights: &Rights, input: ApiKeyInput, se
         Some(CredentialRef::Key { id, .. }) => (Some(id), None),
         None => return Err(Error::internal("a key is made by somebody who asks for it")),
     };
-    check_room(tx, now).await?;
+    check_active_key_limit(tx, now).await?;
     let id = ApiKeyId::new(tx.env());
     let plain = PlainKey::generate(&tx.env().random);
     let by = tx.actor().who.clone();
@@ -245,7 +244,7 @@ pub async fn create_api_key(tx: &mut Tx, rights: &Rights, input: ApiKeyInput, se
 }
 
 /// Refuses another active key at the limit. The tenant's clock is locked, so the count cannot change meanwhile.
-async fn check_room(tx: &mut Tx, now: Timestamp) -> Result<()> {
+async fn check_active_key_limit(tx: &mut Tx, now: Timestamp) -> Result<()> {
     let active: i64 = tx.get_one(COUNT_ACTIVE, args![now]).await?;
     if active < ACTIVE_KEYS_MAX {
         return Ok(());
@@ -300,17 +299,18 @@ pub async fn replace_api_key(
     }
     check_grant(rights, &input.scopes)?;
     let (at, now) = (tx.tick().await?.at, tx.env().now());
-    let wanted_end = input.expires_days.map(|days| resolve_expiry(now, Some(days), rights.expires_at)).transpose()?;
-    let wanted_networks = input.allowed_cidrs.map(|wanted| check_networks(rights, wanted)).transpose()?;
+    let requested_end =
+        input.expires_days.map(|days| resolve_expiry(now, Some(days), rights.expires_at)).transpose()?;
+    let requested_networks = input.allowed_cidrs.map(|requested| check_networks(rights, requested)).transpose()?;
     let stored = read_to_change(tx, id, rights, if_match).await?;
     let old_bounds = stored.key_bounds();
     let old = stored.into_api_key(now);
-    let (expires_at, stored_networks) = match wanted_end {
+    let (expires_at, stored_networks) = match requested_end {
         Some(end) => bound_by_maker(tx, &old, end).await?,
         None => (old.expires_at, old.allowed_cidrs.clone()),
     };
-    let networks = match wanted_networks {
-        Some(wanted) => wanted,
+    let networks = match requested_networks {
+        Some(requested) => requested,
         None => keep_networks(rights, &stored_networks)?,
     };
     let bounds = KeyBounds { scopes: input.scopes, networks, expires_at };
@@ -321,7 +321,7 @@ pub async fn replace_api_key(
         return Ok(old);
     }
     if old.status == ApiKeyStatus::Expired && expires_at > now {
-        check_room(tx, now).await?;
+        check_active_key_limit(tx, now).await?;
     }
     let (scopes, cidrs) = (to_json_text(bounds.scopes.granted_words())?, to_json_text(&bounds.networks)?);
     tx.exec(UPDATE, args![id, name, scopes, cidrs, expires_at, at]).await?;
@@ -332,10 +332,10 @@ pub async fn replace_api_key(
 
 /// The requested expiry, which must not exceed the maker's, and the networks that the key keeps if none are requested. An
 /// expired key was not narrowed with its maker, so it is narrowed here when it becomes active again.
-async fn bound_by_maker(tx: &mut Tx, key: &ApiKey, wanted: Timestamp) -> Result<(Timestamp, Vec<IpNet>)> {
+async fn bound_by_maker(tx: &mut Tx, key: &ApiKey, requested: Timestamp) -> Result<(Timestamp, Vec<IpNet>)> {
     let stored = key.allowed_cidrs.clone();
-    let Some((maker_end, maker_networks)) = find_maker(tx, key.id).await? else { return Ok((wanted, stored)) };
-    let end = cap_at_maker_expiry(wanted, maker_end)?;
+    let Some((maker_end, maker_networks)) = find_maker(tx, key.id).await? else { return Ok((requested, stored)) };
+    let end = cap_at_maker_expiry(requested, maker_end)?;
     if key.status != ApiKeyStatus::Expired {
         return Ok((end, stored));
     }
@@ -372,7 +372,7 @@ pub async fn rotate_api_key(
 pub async fn revoke_api_key(tx: &mut Tx, id: ApiKeyId, if_match: &IfMatch) -> Result<()> {
     tx.tick().await?;
     check_changeable(&read_api_key(tx, id).await?, if_match)?;
-    revoke_line(tx, id).await
+    revoke_with_descendants(tx, id).await
 }
 
 /// Keys of all tenants that expire before this time and have not been announced, the earliest first.
@@ -401,7 +401,7 @@ pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
     let (key_end, overlap_end) = (now.plus_ms(EXPIRES_DAYS_MAX * DAY_MS), now.plus_ms(OVERLAP_HOURS_MAX * HOUR_MS));
     let mut all = 0;
     loop {
-        let brought = db.write(async move |tx| {
+        let clamped_rows = db.write(async move |tx| {
             let found: Vec<(ApiKeyId, Timestamp)> = tx.list(IN_FUTURE, args![now, STEP_ROWS]).await?;
             let (mut overlaps, mut keys): (Vec<Vec<Value>>, Vec<Vec<Value>>) = (Vec::new(), Vec::new());
             for (id, changed_at) in found {
@@ -409,12 +409,12 @@ pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
                 overlaps.push(vec![id.into(), later_ms.into(), now.into(), overlap_end.into()]);
                 keys.push(vec![id.into(), now.into(), key_end.into()]);
             }
-            tx.exec_each(BRING_OVERLAP_BACK, &overlaps).await?;
-            tx.exec_each(BRING_BACK, &keys).await
+            tx.exec_each(CLAMP_OVERLAP, &overlaps).await?;
+            tx.exec_each(CLAMP_FUTURE, &keys).await
         });
-        let brought = brought.await?;
-        all += brought;
-        if brought < STEP_ROWS.unsigned_abs() {
+        let clamped_rows = clamped_rows.await?;
+        all += clamped_rows;
+        if clamped_rows < STEP_ROWS.unsigned_abs() {
             break;
         }
     }

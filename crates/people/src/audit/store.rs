@@ -85,8 +85,8 @@ impl WalkRow for AuditFilterRow {
 
 impl Filter {
     fn matches_row(&self, entry: &AuditFilterRow) -> bool {
-        let any = |wanted: &Option<Vec<String>>, value: Option<&String>| {
-            wanted.as_ref().is_none_or(|wanted| value.is_some_and(|value| wanted.contains(value)))
+        let any = |accepted: &Option<Vec<String>>, value: Option<&String>| {
+            accepted.as_ref().is_none_or(|accepted| value.is_some_and(|value| accepted.contains(value)))
         };
         any(&self.actor_id, entry.actor_id.as_ref())
             && any(&self.action, Some(&entry.action))

@@ -87,8 +87,8 @@ impl FromBody for OrganizationInput {
 
 /// Parses a slug. The error says what is wrong with it.
 pub fn parse_slug(text: &str) -> Result<String, String> {
-    let said = |error: &kernel::base::Error| error.fields().first().map(|field| field.detail.clone());
-    check_slug(text).map(|()| text.to_owned()).map_err(|error| said(&error).unwrap_or_default())
+    let first_detail = |error: &kernel::base::Error| error.fields().first().map(|field| field.detail.clone());
+    check_slug(text).map(|()| text.to_owned()).map_err(|error| first_detail(&error).unwrap_or_default())
 }
 
 /// Parses an id of another system. The error says what is wrong with it.

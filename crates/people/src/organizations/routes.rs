@@ -115,8 +115,8 @@ pub async fn create_organization(
     idempotency
         .run_once(&caller, &db, body.digest, async move |tx| {
             grant.confirm(tx).await?;
-            let made = store::insert_organization(tx, input).await?;
-            Ok(Created::in_collection(PATH, made.id, made))
+            let created = store::insert_organization(tx, input).await?;
+            Ok(Created::in_collection(PATH, created.id, created))
         })
         .await
 }

@@ -43,7 +43,7 @@ kernel::statements! {
     /// Organizations that changed while the tenant's clock was ahead.
     IN_FUTURE = "SELECT id FROM organizations WHERE tenant_id = $1 AND updated_at > $2
         ORDER BY updated_at, sequence, id LIMIT $3";
-    BRING_BACK = "UPDATE organizations SET updated_at = $3, created_at = CASE WHEN created_at > $3 THEN $3 ELSE created_at END
+    CLAMP_FUTURE = "UPDATE organizations SET updated_at = $3, created_at = CASE WHEN created_at > $3 THEN $3 ELSE created_at END
         WHERE tenant_id = $1 AND id = $2";
 }
 
@@ -222,15 +222,17 @@ pub(super) async fn delete_if_unreferenced(tx: &mut Tx, id: OrganizationId, if_m
     if_match.check_version(old.version)?;
     let referring = references::find_referrers(tx, &registry().referrers, OrganizationId::PREFIX, id).await?;
     if !referring.is_empty() {
-        let what = referring.join(", ");
-        return Err(Error::conflict(format!("There are {what} of this organization. It can be archived instead.")));
+        let referrers = referring.join(", ");
+        return Err(Error::conflict(format!(
+            "There are {referrers} of this organization. It can be archived instead."
+        )));
     }
     tx.exec(DELETE, args![id]).await?;
     tx.record_change(KIND, id).await?;
-    let mut gone = audit::AuditChanges::default();
-    gone.add_described("name", &json!(old.name), &serde_json::Value::Null);
-    gone.add_described("slug", &json!(old.slug), &serde_json::Value::Null);
-    audit::record_entry(tx, NewAuditEntry::new("organization.delete", KIND, id).with_changes(gone)).await?;
+    let mut deleted = audit::AuditChanges::default();
+    deleted.add_described("name", &json!(old.name), &serde_json::Value::Null);
+    deleted.add_described("slug", &json!(old.slug), &serde_json::Value::Null);
+    audit::record_entry(tx, NewAuditEntry::new("organization.delete", KIND, id).with_changes(deleted)).await?;
     events::publish(tx, &ORGANIZATION_DELETED, id, &old).await.map(drop)
 }
 
@@ -340,18 +342,18 @@ const CLAMP_ROWS: i64 = 500;
 pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
     let mut all = 0;
     loop {
-        let brought = db.write(async move |tx| {
+        let clamped_rows = db.write(async move |tx| {
             let found: Vec<OrganizationId> = tx.list(IN_FUTURE, args![now, CLAMP_ROWS]).await?;
             let mut rows: Vec<Vec<Value>> = Vec::with_capacity(found.len());
             for id in found {
                 tx.record_change(KIND, id).await?;
                 rows.push(vec![id.into(), now.into()]);
             }
-            tx.exec_each(BRING_BACK, &rows).await
+            tx.exec_each(CLAMP_FUTURE, &rows).await
         });
-        let brought = brought.await?;
-        all += brought;
-        if brought < CLAMP_ROWS.unsigned_abs() {
+        let clamped_rows = clamped_rows.await?;
+        all += clamped_rows;
+        if clamped_rows < CLAMP_ROWS.unsigned_abs() {
             return Ok(all);
         }
     }

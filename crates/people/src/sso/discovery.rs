@@ -106,8 +106,8 @@ struct ProviderState {
 impl ProviderState {
     /// The failure of the last fetch, within the backoff.
     fn recent_failure(&self, now: Timestamp) -> Option<RefusedSignOn> {
-        let (at, trouble) = self.last_fetch.as_ref()?;
-        trouble.clone().filter(|_| is_within(*at, now, FAILURE_BACKOFF_MS))
+        let (at, refused) = self.last_fetch.as_ref()?;
+        refused.clone().filter(|_| is_within(*at, now, FAILURE_BACKOFF_MS))
     }
 
     fn reread_at(&mut self, reason: RereadReason) -> &mut Option<Timestamp> {
@@ -161,12 +161,12 @@ impl ProviderCache {
     pub fn health_counts(&self) -> (usize, usize) {
         let Some(now) = self.0.clock.get().map(WallClock::now) else { return (0, 0) };
         let is_away = |entry: &Arc<CachedProvider>| {
-            let known = lock_unpoisoned(&entry.state);
-            let (at, is_away) = known.last_contact?;
+            let state = lock_unpoisoned(&entry.state);
+            let (at, is_away) = state.last_contact?;
             is_within(at, now, HEALTH_WINDOW_MS).then_some(is_away)
         };
-        let asked: Vec<bool> = lock_unpoisoned(&self.0.entries).values().filter_map(is_away).collect();
-        (asked.len(), asked.iter().filter(|is_away| **is_away).count())
+        let contacted: Vec<bool> = lock_unpoisoned(&self.0.entries).values().filter_map(is_away).collect();
+        (contacted.len(), contacted.iter().filter(|is_away| **is_away).count())
     }
 
     /// Records whether a provider has answered.
@@ -238,7 +238,7 @@ async fn fetch_document_once(
     entry: Arc<CachedProvider>,
     _permit: ProviderPermit,
 ) -> Result<Arc<ProviderMetadata>, RefusedSignOn> {
-    let _turn = entry.lock_fetches().await?;
+    let _fetch_guard = entry.lock_fetches().await?;
     let now = app.env.now();
     let read = lock_unpoisoned(&entry.state).metadata.clone();
     if let Some(read) = read.filter(|read| read.is_younger(now, FRESH_MS)) {
@@ -250,12 +250,12 @@ async fn fetch_document_once(
 
 /// Refreshes the document, unless a fetch is under way.
 async fn refresh_document(app: SharedApp, provider: ProviderConfig, entry: Arc<CachedProvider>) {
-    let Ok(_turn) = entry.fetch_lock.try_lock() else { return };
+    let Ok(_fetch_guard) = entry.fetch_lock.try_lock() else { return };
     if entry.check_recent_failure(app.env.now()).is_err() {
         return;
     }
-    if let Err(trouble) = entry.fetch_and_record_metadata(&app, &provider).await {
-        tracing::warn!(provider = %provider.id, cause = trouble.detail, "failed to refresh the discovery document");
+    if let Err(refused) = entry.fetch_and_record_metadata(&app, &provider).await {
+        tracing::warn!(provider = %provider.id, cause = refused.detail, "failed to refresh the discovery document");
     }
 }
 
@@ -266,12 +266,13 @@ pub async fn get_keys(
     metadata: &ProviderMetadata,
 ) -> Result<Arc<Vec<ProviderKey>>, RefusedSignOn> {
     let entry = app.settings.feature_settings::<ProviderCache>().cached_provider(provider.id);
-    let known = || lock_unpoisoned(&entry.state).keys.clone().filter(|read| read.is_younger(app.env.now(), FRESH_MS));
-    if let Some(read) = known() {
+    let fresh_keys =
+        || lock_unpoisoned(&entry.state).keys.clone().filter(|read| read.is_younger(app.env.now(), FRESH_MS));
+    if let Some(read) = fresh_keys() {
         return Ok(read.value);
     }
-    let _turn = entry.lock_fetches().await?;
-    match known() {
+    let _fetch_guard = entry.lock_fetches().await?;
+    match fresh_keys() {
         Some(read) => Ok(read.value),
         None => entry.fetch_keys(app, provider, metadata).await,
     }
@@ -286,10 +287,10 @@ pub async fn reread_keys(
     reason: RereadReason,
 ) -> Result<Arc<Vec<ProviderKey>>, RefusedSignOn> {
     let entry = app.settings.feature_settings::<ProviderCache>().cached_provider(provider.id);
-    let _turn = entry.lock_fetches().await?;
+    let _fetch_guard = entry.lock_fetches().await?;
     let (now, read, reread_at) = {
-        let mut known = lock_unpoisoned(&entry.state);
-        (app.env.now(), known.keys.clone(), *known.reread_at(reason))
+        let mut state = lock_unpoisoned(&entry.state);
+        (app.env.now(), state.keys.clone(), *state.reread_at(reason))
     };
     if let Some(read) = read.filter(|_| reread_at.is_some_and(|at| is_within(at, now, REREAD_INTERVAL_MS))) {
         return Ok(read.value);
@@ -322,12 +323,12 @@ impl CachedProvider {
         provider: &ProviderConfig,
     ) -> Result<Arc<ProviderMetadata>, RefusedSignOn> {
         let read = self.fetch_metadata(app, provider).await;
-        let trouble = read.as_ref().err().cloned();
+        let refused = read.as_ref().err().cloned();
         // An unusable document counts as no answer. Other outcomes were recorded with the exchange.
-        if trouble.as_ref().is_some_and(|trouble| trouble.refusal == SignOnRefusal::ProviderBroken) {
+        if refused.as_ref().is_some_and(|refused| refused.refusal == SignOnRefusal::ProviderBroken) {
             app.settings.feature_settings::<ProviderCache>().record_contact(provider.id, &app.env.clock, true);
         }
-        lock_unpoisoned(&self.state).last_fetch = Some((app.env.now(), trouble));
+        lock_unpoisoned(&self.state).last_fetch = Some((app.env.now(), refused));
         read
     }
 

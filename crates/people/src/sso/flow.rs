@@ -51,23 +51,23 @@ pub struct SignOnRequest<'a> {
 }
 
 /// Begins a sign-on for a domain. Every reason why it is not available gives the same answer, after the same read.
-pub async fn begin_sign_on(app: &SharedApp, asked: SignOnRequest<'_>) -> Result<SignOnRedirect> {
+pub async fn begin_sign_on(app: &SharedApp, request: SignOnRequest<'_>) -> Result<SignOnRedirect> {
     let redirect_to =
-        parse_redirect(asked.redirect_to).map_err(|detail| Error::invalid("/redirect_to", "invalid_path", detail))?;
-    let found = store::find_by_domain(&app.signing_on(), &asked.domain.to_ascii_lowercase()).await?;
+        parse_redirect(request.redirect_to).map_err(|detail| Error::invalid("/redirect_to", "invalid_path", detail))?;
+    let found = store::find_by_domain(&app.signing_on(), &request.domain.to_ascii_lowercase()).await?;
     let provider = found.ok_or_else(|| Error::new(SSO_NOT_AVAILABLE, SSO_NOT_AVAILABLE.example()))?;
     let metadata = discovery::get_metadata(app, &provider, None)
         .await
-        .map_err(|trouble| provider_unavailable(&provider, &trouble))?;
+        .map_err(|refused| provider_unavailable(&provider, &refused))?;
     let state = BASE64.encode(app.env.random.secret_bytes::<32>());
     let flow = SignOnFlow::for_provider(app, &provider, redirect_to);
     let mut url = authorization_url(&app.settings.base_url, &provider, &metadata, &state, &flow);
-    if let Some(hint) = asked.login_hint {
+    if let Some(hint) = request.login_hint {
         url = with_query(&url, &[("login_hint", hint)]);
     }
     Ok(SignOnRedirect {
         url,
-        cookies: flow.set_cookies(app, &state, asked.headers)?,
+        cookies: flow.set_cookies(app, &state, request.headers)?,
         provider_name: provider.name,
         protocol: provider.protocol,
         expires_at: flow.expires_at,
@@ -77,8 +77,8 @@ pub async fn begin_sign_on(app: &SharedApp, asked: SignOnRequest<'_>) -> Result<
 /// Longer than the backoff after a failed fetch.
 const AWAY_RETRY_AFTER_SECONDS: u64 = 60;
 
-fn provider_unavailable(provider: &ProviderConfig, trouble: &RefusedSignOn) -> Error {
-    Error::unavailable(format!("the provider {} cannot be used: {}", provider.id, trouble.detail)).with_retry_detail(
+fn provider_unavailable(provider: &ProviderConfig, refused: &RefusedSignOn) -> Error {
+    Error::unavailable(format!("the provider {} cannot be used: {}", provider.id, refused.detail)).with_retry_detail(
         "The provider of this domain cannot be used right now. Try again in a minute, or use a sign-in link.",
         AWAY_RETRY_AFTER_SECONDS,
     )
@@ -141,14 +141,14 @@ pub enum CallbackOutcome {
 
 /// Completes a sign-on. Its state is used up before the provider is contacted, whatever the outcome. A sign-on that this
 /// browser has not begun costs no write and no request.
-pub async fn complete_sign_on(app: &SharedApp, arrived: CallbackRequest<'_>) -> Result<CallbackOutcome> {
-    let Some(answer) = CallbackQuery::parse_query(arrived.query) else { return Ok(CallbackOutcome::Unknown) };
-    let Some(flow) = SignOnFlow::find_in_cookies(app, &answer.state, arrived.headers) else {
+pub async fn complete_sign_on(app: &SharedApp, request: CallbackRequest<'_>) -> Result<CallbackOutcome> {
+    let Some(answer) = CallbackQuery::parse_query(request.query) else { return Ok(CallbackOutcome::Unknown) };
+    let Some(flow) = SignOnFlow::find_in_cookies(app, &answer.state, request.headers) else {
         return Ok(CallbackOutcome::Unknown);
     };
     let cookie = cookie_name(&app.settings.base_url, &answer.state);
-    let db = app.signing_on_to(flow.tenant, sign_on_actor(&flow, &arrived));
-    let trouble = match run_sign_on(app, &db, arrived.address, (&flow, &answer)).await {
+    let db = app.signing_on_to(flow.tenant, sign_on_actor(&flow, &request));
+    let refused = match run_sign_on(app, &db, request.address, (&flow, &answer)).await {
         Ok(session) => {
             app.credentials.remember_credential(session.hash());
             // The role may have changed, also for the user's older sessions.
@@ -156,36 +156,36 @@ pub async fn complete_sign_on(app: &SharedApp, arrived: CallbackRequest<'_>) -> 
             return Ok(CallbackOutcome::SignedIn { session, redirect_to: flow.redirect_to, cookie });
         }
         Err(SignOnError::Failed(error)) => return Err(error),
-        Err(SignOnError::Refused(trouble)) => trouble,
+        Err(SignOnError::Refused(refused)) => refused,
     };
     tracing::warn!(
-        request_id = &*arrived.request_id,
+        request_id = &*request.request_id,
         provider = %flow.provider,
-        reason = trouble.refusal.as_str(),
-        cause = trouble.detail,
+        reason = refused.refusal.as_str(),
+        cause = refused.detail,
         "sign-on refused"
     );
     let providers: ProviderCache = app.settings.feature_settings();
-    if let Some(left_out) = providers.count_refusal(flow.provider, trouble.refusal, app.env.now())
-        && let Err(error) = store::record_refusal(&db, flow.provider, &trouble, left_out).await
+    if let Some(left_out) = providers.count_refusal(flow.provider, refused.refusal, app.env.now())
+        && let Err(error) = store::record_refusal(&db, flow.provider, &refused, left_out).await
     {
         tracing::warn!(%error, provider = %flow.provider, "failed to audit a refused sign-on");
     }
-    if trouble.refusal == SignOnRefusal::NoRole {
+    if refused.refusal == SignOnRefusal::NoRole {
         // The user's sessions of this provider have ended.
         app.credentials.invalidate_tenant(flow.tenant);
     }
-    Ok(CallbackOutcome::Refused { message: trouble.refusal.user_message(), cookie })
+    Ok(CallbackOutcome::Refused { message: refused.refusal.user_message(), cookie })
 }
 
 /// The actor is the service, because the user is not known yet.
-fn sign_on_actor(flow: &SignOnFlow, arrived: &CallbackRequest<'_>) -> Actor {
+fn sign_on_actor(flow: &SignOnFlow, request: &CallbackRequest<'_>) -> Actor {
     let name = "Single sign-on".to_owned();
     Actor {
         who: ActorRef { kind: ActorKind::System, id: Some(flow.provider.to_string()), name },
         credential: None,
-        address: Some(arrived.address.0),
-        request_id: Some(arrived.request_id.clone()),
+        address: Some(request.address.0),
+        request_id: Some(request.request_id.clone()),
         chain: WorkflowChain::default(),
     }
 }
@@ -215,7 +215,7 @@ async fn run_sign_on(
     }
     // Without a permit the state stays unused, so the browser can load the page again.
     let permit = app.settings.feature_settings::<ProviderCache>().acquire_permit(flow.provider, address).await;
-    let permit = permit.map_err(|trouble| SignOnError::Failed(Error::unavailable(trouble.detail)))?;
+    let permit = permit.map_err(|refused| SignOnError::Failed(Error::unavailable(refused.detail)))?;
     if !store::claim_state(db, state_hash, flow.expires_at).await? {
         return Err(SignOnRefusal::FlowUsed.into());
     }
@@ -224,13 +224,13 @@ async fn run_sign_on(
     if flow.version != provider.config.version {
         return Err(SignOnRefusal::ProviderChanged.into());
     }
-    let asking = fetch_vouched_claims(app, &provider, ReturningBrowser { answer, flow, permit: &permit });
+    let fetching = fetch_vouched_claims(app, &provider, ReturningBrowser { answer, flow, permit: &permit });
     let late = |_| RefusedSignOn::new(SignOnRefusal::ProviderUnreachable, "all that was asked of it took too long");
-    let (claims, id_token) = timeout(PROVIDER_TIMEOUT, asking).await.map_err(late)??;
+    let (claims, id_token) = timeout(PROVIDER_TIMEOUT, fetching).await.map_err(late)??;
     // The rest is work of this service, which is bounded by tenant.
     drop(permit);
     let person = VouchedPerson::from_claims(&claims);
-    let (who, domain) = read_claims(&provider, &claims).map_err(|trouble| trouble.with_person(&person))?;
+    let (who, domain) = read_claims(&provider, &claims).map_err(|refused| refused.with_person(&person))?;
     let id_token = Some(id_token).filter(|token| provider.sign_out_at_provider && token.len() <= ID_TOKEN_BYTES_MAX);
     let vouched = VouchedSignOn { who, domain, version: provider.config.version, id_token };
     match store::finish_sign_on(db, vouched, app.settings.session_absolute_ms, &app.secrets).await? {
@@ -254,9 +254,9 @@ struct ReturningBrowser<'a> {
 async fn fetch_vouched_claims(
     app: &SharedApp,
     provider: &ProviderConnection,
-    back: ReturningBrowser<'_>,
+    callback: ReturningBrowser<'_>,
 ) -> Result<(Map<String, Value>, String), SignOnError> {
-    let (found, ReturningBrowser { answer, flow, permit }) = (&provider.config, back);
+    let (found, ReturningBrowser { answer, flow, permit }) = (&provider.config, callback);
     // First of all, so that the answer of another provider is not mistaken for this one's (RFC 9207).
     if answer.issuer.as_ref().is_some_and(|issuer| *issuer != found.issuer) {
         return Err(SignOnRefusal::OtherIssuer.into());
@@ -280,13 +280,13 @@ async fn fetch_vouched_claims(
         verified = verify_token(&tokens.id_token, &keys, &expected);
     }
     let mut claims = verified.map_err(|fault| RefusedSignOn::new(SignOnRefusal::TokenInvalid, fault.detail()))?;
-    let way = metadata.userinfo_endpoint.as_ref().zip(tokens.access_token.as_deref());
-    if let Some((target, token)) = way.filter(|_| lacks_claims(provider, &claims)) {
+    let userinfo_request = metadata.userinfo_endpoint.as_ref().zip(tokens.access_token.as_deref());
+    if let Some((target, token)) = userinfo_request.filter(|_| lacks_claims(provider, &claims)) {
         match fetch_userinfo(app, found, target, token).await {
             Ok(more) => add_claims(&mut claims, more)?,
             // The name is optional; the other claims decide who the user is and which role they get.
-            Err(trouble) if lacks_required_claims(provider, &claims) => return Err(trouble.into()),
-            Err(trouble) => tracing::warn!(provider = %found.id, cause = trouble.detail, "failed to fetch userinfo"),
+            Err(refused) if lacks_required_claims(provider, &claims) => return Err(refused.into()),
+            Err(refused) => tracing::warn!(provider = %found.id, cause = refused.detail, "failed to fetch userinfo"),
         }
     }
     Ok((claims, tokens.id_token))
@@ -326,7 +326,7 @@ fn add_claims(claims: &mut Map<String, Value>, mut more: Map<String, Value>) -> 
 fn fill_missing(claims: &mut Map<String, Value>, more: Map<String, Value>) {
     for (name, value) in more {
         match (claims.get_mut(&name), value) {
-            (Some(Value::Object(known)), Value::Object(more)) => fill_missing(known, more),
+            (Some(Value::Object(existing)), Value::Object(more)) => fill_missing(existing, more),
             (Some(_), _) => {}
             (None, value) => {
                 claims.insert(name, value);
@@ -343,7 +343,7 @@ fn read_claims(provider: &ProviderConnection, claims: &Map<String, Value>) -> Re
     // Folded like stored addresses; look-alikes of other addresses are refused.
     let email = text("email").and_then(|email| fold_email(email).ok()).ok_or(SignOnRefusal::NoEmail)?;
     // Some providers send it as a string.
-    let is_verified = claims.get("email_verified").is_some_and(|said| *said == true || *said == "true");
+    let is_verified = claims.get("email_verified").is_some_and(|verified| *verified == true || *verified == "true");
     if !is_verified && !provider.trust_email {
         return Err(SignOnRefusal::EmailNotVerified.into());
     }
@@ -365,14 +365,14 @@ impl CallbackQuery {
     /// `None` if `state` is missing or a parameter is repeated. Unknown parameters are ignored.
     fn parse_query(query: &str) -> Option<Self> {
         let pairs = decode_query(query)?;
-        let mut said = Map::new();
+        let mut params = Map::new();
         for (name, value) in pairs {
-            let is_ours = ["state", "code", "iss", "error"].contains(&name.as_str());
-            if is_ours && said.insert(name, Value::String(value)).is_some() {
+            let is_used = ["state", "code", "iss", "error"].contains(&name.as_str());
+            if is_used && params.insert(name, Value::String(value)).is_some() {
                 return None;
             }
         }
-        let mut take = |name: &str| match said.remove(name) {
+        let mut take = |name: &str| match params.remove(name) {
             Some(Value::String(text)) if !text.is_empty() => Some(text),
             _ => None,
         };

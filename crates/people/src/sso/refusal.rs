@@ -177,8 +177,8 @@ pub enum SignOnError {
 }
 
 impl From<RefusedSignOn> for SignOnError {
-    fn from(trouble: RefusedSignOn) -> Self {
-        SignOnError::Refused(trouble)
+    fn from(refused: RefusedSignOn) -> Self {
+        SignOnError::Refused(refused)
     }
 }
 

@@ -118,13 +118,13 @@ pub async fn begin_sso(
         return Err(Error::new(Code::InvalidHeader, detail));
     }
     let input = body.read().await?.value;
-    let asked =
+    let request =
         SignOnRequest { domain: &input.domain, redirect_to: &input.redirect_to, login_hint: None, headers: &headers };
-    let begun = flow::begin_sign_on(&app, asked).await;
-    if begun.as_ref().is_err_and(|error| error.code() == SSO_NOT_AVAILABLE) {
+    let result = flow::begin_sign_on(&app, request).await;
+    if result.as_ref().is_err_and(|error| error.code() == SSO_NOT_AVAILABLE) {
         context.charge_address(&app, RatePolicy::AuthFailures)?;
     }
-    let SignOnRedirect { url, cookies, provider_name, protocol, expires_at } = begun?;
+    let SignOnRedirect { url, cookies, provider_name, protocol, expires_at } = result?;
     let cookies: Result<Vec<_>, _> = cookies.into_iter().map(HeaderValue::try_from).collect();
     Ok(BeginSsoResponse {
         cookies: cookies.map_err(Error::internal)?,

@@ -126,9 +126,9 @@ pub fn parse_role_rule(text: &str) -> Result<RoleRule, String> {
 pub fn role_from_claims(rules: &[RoleRule], default: Option<Role>, claims: &Map<String, Value>) -> Option<Role> {
     let fits =
         |rule: &&RoleRule| find_claim(claims, &rule.claim).is_some_and(|claim| claim_matches(claim, &rule.value));
-    let given: Vec<Role> = rules.iter().filter(fits).map(|rule| rule.role).collect();
+    let roles: Vec<Role> = rules.iter().filter(fits).map(|rule| rule.role).collect();
     // `Role::ALL` is ordered from the highest to the lowest.
-    Role::ALL.into_iter().find(|role| given.contains(role)).or(default)
+    Role::ALL.into_iter().find(|role| roles.contains(role)).or(default)
 }
 
 /// Finds a claim by its name, or by a dotted path such as `realm_access.roles`. A name with dots in it comes first.
@@ -145,15 +145,15 @@ const SCOPE: &str = "openid email profile";
 
 /// The scope of a sign-on: the default, and the supported scopes named like the claims of role rules. A scope set by the
 /// operator replaces it, because a provider may list scopes that it does not grant to every client.
-pub fn requested_scope(said: Option<&str>, rules: &[RoleRule], supported: &[String]) -> String {
-    if let Some(said) = said {
-        return said.to_owned();
+pub fn requested_scope(operator_scope: Option<&str>, rules: &[RoleRule], supported: &[String]) -> String {
+    if let Some(operator_scope) = operator_scope {
+        return operator_scope.to_owned();
     }
     let mut scope = SCOPE.to_owned();
     for rule in rules {
         let claim = rule.claim.split('.').next().unwrap_or_default();
-        let is_asked = scope.split(' ').any(|asked| asked == claim);
-        if !is_asked && !claim.contains(' ') && supported.iter().any(|known| known == claim) {
+        let is_requested = scope.split(' ').any(|requested| requested == claim);
+        if !is_requested && !claim.contains(' ') && supported.iter().any(|supported_scope| supported_scope == claim) {
             scope.extend([" ", claim]);
         }
     }
@@ -200,8 +200,8 @@ fn equals_text(claim: &Value, value: &str) -> bool {
     match claim {
         Value::String(text) => text == value,
         Value::Bool(_) | Value::Number(_) => {
-            let spelt = claim.to_string();
-            spelt == value
+            let text = claim.to_string();
+            text == value
         }
         Value::Null | Value::Array(_) | Value::Object(_) => false,
     }

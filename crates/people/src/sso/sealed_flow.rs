@@ -112,12 +112,12 @@ const COOKIES_BYTES_MAX: usize = 6 * 1024;
 /// which always stays.
 fn expire_oldest_cookies(base_url: &BaseUrl, headers: &HeaderMap, begun_bytes: usize) -> Vec<String> {
     // The oldest come first.
-    let known = cookie_sizes(headers, cookie_prefix(base_url));
+    let cookies = cookie_sizes(headers, cookie_prefix(base_url));
     let (mut count, mut bytes) = (1, begun_bytes);
-    let kept = known.iter().rev().take_while(|(_, size)| {
+    let remaining = cookies.iter().rev().take_while(|(_, size)| {
         (count, bytes) = (count + 1, bytes + size);
         count <= COOKIES_MAX && bytes <= COOKIES_BYTES_MAX
     });
-    let left = known.len() - kept.count();
-    known[..left].iter().map(|(name, _)| cookie::clear_cookie_header(name, base_url.is_https())).collect()
+    let expired = cookies.len() - remaining.count();
+    cookies[..expired].iter().map(|(name, _)| cookie::clear_cookie_header(name, base_url.is_https())).collect()
 }

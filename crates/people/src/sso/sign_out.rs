@@ -32,11 +32,11 @@ async fn find_sign_out_url(app: &SharedApp, ended: &EndedSession) -> Result<Opti
     let db = app.signing_on_to(ended.tenant, Actor::for_system());
     let Some(found) = store::find_sign_out_provider(&db, id).await? else { return Ok(None) };
     let metadata =
-        discovery::get_metadata(app, &found, None).await.map_err(|trouble| Error::unavailable(trouble.detail))?;
+        discovery::get_metadata(app, &found, None).await.map_err(|refused| Error::unavailable(refused.detail))?;
     let Some(endpoint) = &metadata.end_session_endpoint else { return Ok(None) };
-    let back = format!("{}{SIGNED_OUT_PATH}", app.settings.base_url.as_str());
+    let return_url = format!("{}{SIGNED_OUT_PATH}", app.settings.base_url.as_str());
     let hint = ended.id_token.as_deref().map(|token| ("id_token_hint", token));
-    let known = [("client_id", found.client_id.as_str()), ("post_logout_redirect_uri", back.as_str())];
-    let parameters: Vec<(&str, &str)> = hint.into_iter().chain(known).collect();
+    let own_parameters = [("client_id", found.client_id.as_str()), ("post_logout_redirect_uri", return_url.as_str())];
+    let parameters: Vec<(&str, &str)> = hint.into_iter().chain(own_parameters).collect();
     Ok(Some(with_query(endpoint.as_str(), &parameters)))
 }

@@ -240,11 +240,11 @@ pub async fn release_domain(db: &Db, domain: &str) -> Result<Domain> {
     let name = domain.to_owned();
     db.write(async move |tx| {
         tx.tick().await?;
-        let known: Domain = tx.get_one(FIND_DOMAIN, args![name]).await?;
+        let stored: Domain = tx.get_one(FIND_DOMAIN, args![name]).await?;
         if tx.exec(RELEASE_DOMAIN, args![name]).await? == 1 {
             let mut changes = AuditChanges::default();
             changes.add_described("verified_domain", &json!(name), &Value::Null);
-            let entry = NewAuditEntry::new("sso.release_domain", "sso_provider", known.provider_id);
+            let entry = NewAuditEntry::new("sso.release_domain", "sso_provider", stored.provider_id);
             audit::record_entry(tx, entry.with_changes(changes)).await?;
         }
         tx.get_one(FIND_DOMAIN, args![name]).await
@@ -275,10 +275,10 @@ pub async fn verify_domain(db: &Db, domain: &str) -> Result<Domain> {
         .write(async move |tx| {
             let at = tx.tick().await?.at;
             if tx.exec(VERIFY_DOMAIN, args![name, at]).await? == 1 {
-                let known: Domain = tx.get_one(FIND_DOMAIN, args![name]).await?;
+                let stored: Domain = tx.get_one(FIND_DOMAIN, args![name]).await?;
                 let mut changes = AuditChanges::default();
                 changes.add_described("verified_domain", &Value::Null, &json!(name));
-                let entry = NewAuditEntry::new("sso.verify_domain", "sso_provider", known.provider_id);
+                let entry = NewAuditEntry::new("sso.verify_domain", "sso_provider", stored.provider_id);
                 audit::record_entry(tx, entry.with_changes(changes)).await?;
             }
             tx.get_one(FIND_DOMAIN, args![name]).await
@@ -433,18 +433,18 @@ pub async fn finish_sign_on(
         audit::record_entry(tx, entry).await?;
         let provider = provider.to_string();
         let id_token = id_token.as_deref().map(|token| (token, &secrets));
-        let begun = ProviderSession { provider: &provider, id_token };
-        start_session(tx, user.id, lifetime_ms, &begun).await.map(FinishedSignOn::SignedIn)
+        let provider_session = ProviderSession { provider: &provider, id_token };
+        start_session(tx, user.id, lifetime_ms, &provider_session).await.map(FinishedSignOn::SignedIn)
     })
     .await
 }
 
 /// Writes a refused sign-on to the tenant's audit trail: the reason, the person if the provider has named them, and how many
 /// refusals were left out before. Nothing of the request itself is written.
-pub async fn record_refusal(db: &Db, provider: ProviderId, trouble: &RefusedSignOn, left_out: u64) -> Result<()> {
+pub async fn record_refusal(db: &Db, provider: ProviderId, refused: &RefusedSignOn, left_out: u64) -> Result<()> {
     let mut changes = AuditChanges::default();
-    changes.add_if_changed("reason", None, Some(trouble.refusal.as_str()));
-    if let Some(person) = &trouble.person {
+    changes.add_if_changed("reason", None, Some(refused.refusal.as_str()));
+    if let Some(person) = &refused.person {
         changes.add_if_changed("subject", None, Some(person.subject.as_str()));
         changes.add_if_changed("email", None, person.email.as_deref());
     }

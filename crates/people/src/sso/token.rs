@@ -136,16 +136,16 @@ pub fn verify_token(
 }
 
 fn verify_signature(token: &str, header: &Header, keys: &[ProviderKey]) -> Result<Map<String, Value>, TokenFault> {
-    let meant: Vec<&ProviderKey> = keys.iter().filter(|key| key.matches_header(header)).collect();
-    if meant.is_empty() {
+    let candidates: Vec<&ProviderKey> = keys.iter().filter(|key| key.matches_header(header)).collect();
+    if candidates.is_empty() {
         return Err(TokenFault::UnknownKey);
     }
-    let mut fitting = meant.into_iter().filter(|key| key.supports_algorithm(header.alg)).peekable();
-    if fitting.peek().is_none() {
+    let mut usable = candidates.into_iter().filter(|key| key.supports_algorithm(header.alg)).peekable();
+    if usable.peek().is_none() {
         return Err(TokenFault::Invalid("its algorithm does not fit the provider's key"));
     }
     let validation = signature_only(header.alg);
-    let verified = fitting.find_map(|key| decode::<Map<String, Value>>(token, &key.public, &validation).ok());
+    let verified = usable.find_map(|key| decode::<Map<String, Value>>(token, &key.public, &validation).ok());
     verified.map(|data| data.claims).ok_or(TokenFault::BadSignature)
 }
 

@@ -102,8 +102,8 @@ pub async fn create_user(
     idempotency
         .run_once(&caller, &db, body.digest, async move |tx| {
             let rights = grant.confirm(tx).await?;
-            let made = store::create_user_with_rights(tx, &rights, input).await?;
-            Ok(Created::in_collection(PATH, made.id, made))
+            let created = store::create_user_with_rights(tx, &rights, input).await?;
+            Ok(Created::in_collection(PATH, created.id, created))
         })
         .await
 }

@@ -41,7 +41,7 @@ kernel::statements! {
     DELETE_IDENTITY = "DELETE FROM user_identities WHERE tenant_id = $1 AND provider_id = $2 AND subject = $3";
     /// Users that were created or changed while the tenant's clock was ahead.
     IN_FUTURE = "SELECT id FROM users WHERE tenant_id = $1 AND updated_at > $2 ORDER BY updated_at, sequence, id LIMIT $3";
-    BRING_BACK = "UPDATE users SET updated_at = $3, created_at = CASE WHEN created_at > $3 THEN $3 ELSE created_at END
+    CLAMP_FUTURE = "UPDATE users SET updated_at = $3, created_at = CASE WHEN created_at > $3 THEN $3 ELSE created_at END
         WHERE tenant_id = $1 AND id = $2";
 }
 
@@ -266,13 +266,13 @@ pub async fn disable_user(tx: &mut Tx, rights: &Rights, id: UserId, if_match: &I
 /// all sessions end. `None` if there is no such identity. The caller has ticked the clock.
 pub async fn unlink_identities(tx: &mut Tx, id: UserId, provider: Option<ProviderId>) -> Result<Option<User>> {
     let old = get_user_in_tx(tx, id).await?;
-    let is_meant = |identity: &ProviderIdentity| provider.is_none_or(|provider| identity.provider == provider);
-    let (forgotten, identities): (Vec<ProviderIdentity>, Vec<ProviderIdentity>) =
-        old.identities.iter().cloned().partition(is_meant);
-    if forgotten.is_empty() {
+    let is_unlinked = |identity: &ProviderIdentity| provider.is_none_or(|provider| identity.provider == provider);
+    let (unlinked, identities): (Vec<ProviderIdentity>, Vec<ProviderIdentity>) =
+        old.identities.iter().cloned().partition(is_unlinked);
+    if unlinked.is_empty() {
         return Ok(None);
     }
-    for identity in &forgotten {
+    for identity in &unlinked {
         tx.exec(DELETE_IDENTITY, args![identity.provider, identity.subject]).await?;
     }
     end_sign_ins(tx, id).await?;
@@ -339,18 +339,18 @@ async fn publish_changes(tx: &mut Tx, user: &User, different: UserChanges, is_di
 pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
     let mut all = 0;
     loop {
-        let brought = db.write(async move |tx| {
+        let clamped_rows = db.write(async move |tx| {
             let found: Vec<UserId> = tx.list(IN_FUTURE, args![now, STEP_ROWS]).await?;
             let mut rows: Vec<Vec<Value>> = Vec::with_capacity(found.len());
             for id in found {
                 tx.record_change("user", id).await?;
                 rows.push(vec![id.into(), now.into()]);
             }
-            tx.exec_each(BRING_BACK, &rows).await
+            tx.exec_each(CLAMP_FUTURE, &rows).await
         });
-        let brought = brought.await?;
-        all += brought;
-        if brought < STEP_ROWS.unsigned_abs() {
+        let clamped_rows = clamped_rows.await?;
+        all += clamped_rows;
+        if clamped_rows < STEP_ROWS.unsigned_abs() {
             return Ok(all);
         }
     }

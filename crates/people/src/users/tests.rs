@@ -23,9 +23,9 @@ fn user_with(role: Role, status: UserStatus) -> User {
 
 /// The rights of a key, or of the user themselves.
 fn rights_with(words: &[&str], is_self: bool) -> Rights {
-    let standing = CredentialRef::Session { user: UserId::NONE, session: SessionId::NONE };
+    let session_ref = CredentialRef::Session { user: UserId::NONE, session: SessionId::NONE };
     Rights {
-        credential: is_self.then_some(standing),
+        credential: is_self.then_some(session_ref),
         scopes: Scopes::parse(words.iter().copied()).unwrap_or_default(),
         allowed_cidrs: Vec::new(),
         expires_at: None,
@@ -98,9 +98,12 @@ fn an_address_is_folded_and_a_name_is_made_of_it() {
 #[test]
 fn what_the_server_observes_is_no_change() {
     let old = user_with(Role::Admin, UserStatus::Active);
-    let seen = User { last_signed_in_at: Some(Timestamp::from_millis(9)), version: 9, ..old.clone() };
-    assert!(diff_users(&old, &seen).is_ok_and(|changes| changes.0.is_empty()));
-    let told = diff_users(&old, &User { role: Role::Viewer, ..old.clone() }).unwrap_or_default();
-    assert_eq!(told.0.keys().collect::<Vec<_>>(), ["role"]);
-    assert_eq!((&told.0["role"].from, &told.0["role"].to), (&Value::from("admin"), &Value::from("viewer")));
+    let signed_in = User { last_signed_in_at: Some(Timestamp::from_millis(9)), version: 9, ..old.clone() };
+    assert!(diff_users(&old, &signed_in).is_ok_and(|changes| changes.0.is_empty()));
+    let changed_role = diff_users(&old, &User { role: Role::Viewer, ..old.clone() }).unwrap_or_default();
+    assert_eq!(changed_role.0.keys().collect::<Vec<_>>(), ["role"]);
+    assert_eq!(
+        (&changed_role.0["role"].from, &changed_role.0["role"].to),
+        (&Value::from("admin"), &Value::from("viewer"))
+    );
 }

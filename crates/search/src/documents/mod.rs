@@ -54,9 +54,9 @@ impl KindSet {
 
 impl FromIterator<DocumentKind> for KindSet {
     fn from_iter<I: IntoIterator<Item = DocumentKind>>(kinds: I) -> Self {
-        let mut some = KindSet::default();
-        kinds.into_iter().for_each(|kind| some.add_kind(kind));
-        some
+        let mut set = KindSet::default();
+        kinds.into_iter().for_each(|kind| set.add_kind(kind));
+        set
     }
 }
 

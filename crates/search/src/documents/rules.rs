@@ -325,8 +325,8 @@ fn add_tags(document: &mut SearchDocument, tags: &[String]) {
 
 /// Joins the known parts to one line.
 fn join_parts(parts: &[Option<&str>]) -> String {
-    let known: Vec<&str> = parts.iter().copied().flatten().collect();
-    known.join(" · ")
+    let present: Vec<&str> = parts.iter().copied().flatten().collect();
+    present.join(" · ")
 }
 
 #[cfg(test)]

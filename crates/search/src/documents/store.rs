@@ -77,12 +77,12 @@ const INSTALLED: &str = kernel::sql![
 // Each lookup and each walk uses the table's primary key: (tenant_id, id), or for software
 // (tenant_id, organization_id, dimension, value).
 kernel::statements! {
-    LOOK_DEVICE = kernel::sql![DEVICES, "d.tenant_id = $1 AND d.id = $2"];
-    LOOK_TICKET = kernel::sql![TICKETS, "tenant_id = $1 AND id = $2"];
-    LOOK_USER = kernel::sql![USERS, "tenant_id = $1 AND id = $2"];
-    LOOK_ORGANIZATION = kernel::sql![ORGANIZATIONS, "tenant_id = $1 AND id = $2"];
-    LOOK_WORKFLOW = kernel::sql![WORKFLOWS, "w.tenant_id = $1 AND w.id = $2"];
-    LOOK_SOFTWARE = kernel::sql![INSTALLED, "value = $2"];
+    LOOKUP_DEVICE = kernel::sql![DEVICES, "d.tenant_id = $1 AND d.id = $2"];
+    LOOKUP_TICKET = kernel::sql![TICKETS, "tenant_id = $1 AND id = $2"];
+    LOOKUP_USER = kernel::sql![USERS, "tenant_id = $1 AND id = $2"];
+    LOOKUP_ORGANIZATION = kernel::sql![ORGANIZATIONS, "tenant_id = $1 AND id = $2"];
+    LOOKUP_WORKFLOW = kernel::sql![WORKFLOWS, "w.tenant_id = $1 AND w.id = $2"];
+    LOOKUP_SOFTWARE = kernel::sql![INSTALLED, "value = $2"];
     WALK_DEVICES = kernel::sql![DEVICES, "(d.tenant_id, d.id) > ($1, $2) ORDER BY d.tenant_id, d.id LIMIT $3"];
     WALK_TICKETS = kernel::sql![TICKETS, "(tenant_id, id) > ($1, $2) ORDER BY tenant_id, id LIMIT $3"];
     WALK_USERS = kernel::sql![USERS, "(tenant_id, id) > ($1, $2) ORDER BY tenant_id, id LIMIT $3"];
@@ -132,26 +132,26 @@ pub async fn read_documents(
 pub async fn walk_documents(
     system: &Db,
     kind: DocumentKind,
-    behind: Option<WalkPosition>,
+    after: Option<WalkPosition>,
     limit: usize,
 ) -> Result<(Vec<SearchDocument>, Option<WalkPosition>)> {
     let start = || WalkPosition { tenant: String::new(), key: String::new() };
     match kind {
-        DocumentKind::Device => walk_rows::<IndexedDevice>(system, behind.unwrap_or_else(start), limit).await,
-        DocumentKind::User => walk_rows::<IndexedUser>(system, behind.unwrap_or_else(start), limit).await,
+        DocumentKind::Device => walk_rows::<IndexedDevice>(system, after.unwrap_or_else(start), limit).await,
+        DocumentKind::User => walk_rows::<IndexedUser>(system, after.unwrap_or_else(start), limit).await,
         DocumentKind::Organization => {
-            walk_rows::<IndexedOrganization>(system, behind.unwrap_or_else(start), limit).await
+            walk_rows::<IndexedOrganization>(system, after.unwrap_or_else(start), limit).await
         }
-        DocumentKind::Ticket => walk_rows::<IndexedTicket>(system, behind.unwrap_or_else(start), limit).await,
-        DocumentKind::Workflow => walk_rows::<IndexedWorkflow>(system, behind.unwrap_or_else(start), limit).await,
-        DocumentKind::Software => walk_software(system, behind, limit).await,
+        DocumentKind::Ticket => walk_rows::<IndexedTicket>(system, after.unwrap_or_else(start), limit).await,
+        DocumentKind::Workflow => walk_rows::<IndexedWorkflow>(system, after.unwrap_or_else(start), limit).await,
+        DocumentKind::Software => walk_software(system, after, limit).await,
     }
 }
 
 /// A row of one kind, and its statements.
 trait IndexedRecord: FromRow + 'static {
     /// Selects one row by tenant and key.
-    const LOOK: &'static str;
+    const LOOKUP: &'static str;
     /// Selects the next rows after a tenant and a key, with a limit.
     const WALK: &'static str;
 
@@ -168,32 +168,32 @@ trait IndexedRecord: FromRow + 'static {
 async fn read_rows<F: IndexedRecord>(system: &Db, ids: &[(TenantId, String)]) -> Result<Vec<SearchDocument>> {
     let distinct: BTreeSet<(TenantId, &str)> = ids.iter().map(|(tenant, id)| (*tenant, id.as_str())).collect();
     let ids: Vec<(TenantId, &str)> = distinct.into_iter().collect();
-    let mut found = Vec::with_capacity(ids.len());
-    for some in ids.chunks(LOOKUPS_MAX) {
+    let mut documents = Vec::with_capacity(ids.len());
+    for chunk in ids.chunks(LOOKUPS_MAX) {
         // Lookups that find nothing pad the statement, so that there are few different SQL texts.
-        let places = some.len().next_power_of_two();
+        let lookups = chunk.len().next_power_of_two();
         let mut values: Vec<Value> =
-            some.iter().flat_map(|(tenant, id)| [Value::from(*tenant), Value::from(*id)]).collect();
-        values.resize(places * LOOKUP_VALUES, Value::from(""));
+            chunk.iter().flat_map(|(tenant, id)| [Value::from(*tenant), Value::from(*id)]).collect();
+        values.resize(lookups * LOOKUP_VALUES, Value::from(""));
         let params: Vec<&dyn Param> = values.iter().map(|value| value as &dyn Param).collect();
-        let rows: Vec<F> = system.list(&union_lookups(F::LOOK, places), &params).await?;
-        found.extend(live_documents(&rows));
+        let rows: Vec<F> = system.list(&union_lookups(F::LOOKUP, lookups), &params).await?;
+        documents.extend(live_documents(&rows));
     }
-    Ok(found)
+    Ok(documents)
 }
 
 /// Joins `count` lookups to one statement, each with its own values.
-fn union_lookups(look: &str, count: usize) -> String {
-    let mut text = String::with_capacity(count * (look.len() + 16));
-    for place in 0..count {
-        text.push_str(if place == 0 { "" } else { " UNION ALL " });
-        let mut parts = look.split('$');
+fn union_lookups(lookup: &str, count: usize) -> String {
+    let mut text = String::with_capacity(count * (lookup.len() + 16));
+    for index in 0..count {
+        text.push_str(if index == 0 { "" } else { " UNION ALL " });
+        let mut parts = lookup.split('$');
         text.push_str(parts.next().unwrap_or_default());
         for part in parts {
             let digits = part.bytes().take_while(u8::is_ascii_digit).count();
             let (number, rest) = part.split_at(digits);
             let number: usize = number.parse().unwrap_or_default();
-            let _ = write!(text, "${}{rest}", number + place * LOOKUP_VALUES);
+            let _ = write!(text, "${}{rest}", number + index * LOOKUP_VALUES);
         }
     }
     text
@@ -201,12 +201,12 @@ fn union_lookups(look: &str, count: usize) -> String {
 
 async fn walk_rows<F: IndexedRecord>(
     system: &Db,
-    behind: WalkPosition,
+    after: WalkPosition,
     limit: usize,
 ) -> Result<(Vec<SearchDocument>, Option<WalkPosition>)> {
     let limit = limit.max(1);
     let rows_max = i64::try_from(limit).map_err(Error::internal)?;
-    let select = Select::for_system(F::WALK).bind_value(behind.tenant).bind_value(behind.key).bind_value(rows_max);
+    let select = Select::for_system(F::WALK).bind_value(after.tenant).bind_value(after.key).bind_value(rows_max);
     let rows: Vec<F> = system.scan(&select).await?;
     let next = if rows.len() < limit { None } else { rows.last().map(F::walk_position) };
     Ok((live_documents(&rows), next))
@@ -215,26 +215,26 @@ async fn walk_rows<F: IndexedRecord>(
 /// Walks software tenant by tenant.
 async fn walk_software(
     system: &Db,
-    behind: Option<WalkPosition>,
+    after: Option<WalkPosition>,
     limit: usize,
 ) -> Result<(Vec<SearchDocument>, Option<WalkPosition>)> {
-    let first = match behind {
-        Some(place) => Some(place),
+    let first = match after {
+        Some(position) => Some(position),
         None => find_software_tenant(system, "").await?,
     };
-    let Some(behind) = first else { return Ok((Vec::new(), None)) };
-    let tenant = behind.tenant.clone();
-    let (found, next) = walk_rows::<IndexedSoftware>(system, behind, limit).await?;
+    let Some(after) = first else { return Ok((Vec::new(), None)) };
+    let tenant = after.tenant.clone();
+    let (documents, next) = walk_rows::<IndexedSoftware>(system, after, limit).await?;
     let next = match next {
         Some(next) => Some(next),
         None => find_software_tenant(system, &tenant).await?,
     };
-    Ok((found, next))
+    Ok((documents, next))
 }
 
 /// The position before all software of the next tenant that has any.
-async fn find_software_tenant(system: &Db, behind: &str) -> Result<Option<WalkPosition>> {
-    let tenant: Option<String> = system.find(NEXT_WITH_SOFTWARE, args![behind]).await?;
+async fn find_software_tenant(system: &Db, after: &str) -> Result<Option<WalkPosition>> {
+    let tenant: Option<String> = system.find(NEXT_WITH_SOFTWARE, args![after]).await?;
     Ok(tenant.map(|tenant| WalkPosition { tenant, key: String::new() }))
 }
 
@@ -358,10 +358,10 @@ impl FromRow for IndexedSoftware {
 }
 
 /// Implements `IndexedRecord` for each row: its key, its statements, and its tombstone column if it has one.
-macro_rules! found {
-    ($($row:ident by $key:ident, $look:ident, $walk:ident $(, $is_gone:ident)?;)*) => {$(
+macro_rules! impl_indexed_record {
+    ($($row:ident by $key:ident, $lookup:ident, $walk:ident $(, $is_gone:ident)?;)*) => {$(
         impl IndexedRecord for $row {
-            const LOOK: &'static str = $look;
+            const LOOKUP: &'static str = $lookup;
             const WALK: &'static str = $walk;
 
             fn walk_position(&self) -> WalkPosition {
@@ -379,13 +379,13 @@ macro_rules! found {
     )*};
 }
 
-found! {
-    IndexedDevice by id, LOOK_DEVICE, WALK_DEVICES, is_deleted;
-    IndexedTicket by id, LOOK_TICKET, WALK_TICKETS;
-    IndexedUser by id, LOOK_USER, WALK_USERS;
-    IndexedOrganization by id, LOOK_ORGANIZATION, WALK_ORGANIZATIONS;
-    IndexedWorkflow by id, LOOK_WORKFLOW, WALK_WORKFLOWS, is_deleted;
-    IndexedSoftware by name, LOOK_SOFTWARE, WALK_SOFTWARE;
+impl_indexed_record! {
+    IndexedDevice by id, LOOKUP_DEVICE, WALK_DEVICES, is_deleted;
+    IndexedTicket by id, LOOKUP_TICKET, WALK_TICKETS;
+    IndexedUser by id, LOOKUP_USER, WALK_USERS;
+    IndexedOrganization by id, LOOKUP_ORGANIZATION, WALK_ORGANIZATIONS;
+    IndexedWorkflow by id, LOOKUP_WORKFLOW, WALK_WORKFLOWS, is_deleted;
+    IndexedSoftware by name, LOOKUP_SOFTWARE, WALK_SOFTWARE;
 }
 
 #[cfg(test)]
@@ -403,6 +403,6 @@ mod tests {
     #[test]
     fn as_much_of_a_description_is_read_as_is_found() {
         let read = format!("substr(description, 1, {})", super::super::rules::DESCRIPTION_BYTES_MAX);
-        assert!(WALK_TICKETS.contains(&read) && LOOK_TICKET.contains(&read));
+        assert!(WALK_TICKETS.contains(&read) && LOOKUP_TICKET.contains(&read));
     }
 }

@@ -81,9 +81,9 @@ impl IndexSnapshot {
     pub fn new(searcher: Searcher, before: Option<&IndexSnapshot>) -> tantivy::Result<Self> {
         let open = |reader: &SegmentReader| {
             let segment = reader.segment_id();
-            let known = before.and_then(|before| before.columns.iter().find(|columns| columns.segment == segment));
-            if let Some(known) = known {
-                return Ok(known.clone());
+            let cached = before.and_then(|before| before.columns.iter().find(|columns| columns.segment == segment));
+            if let Some(cached) = cached {
+                return Ok(cached.clone());
             }
             let column = |name| reader.fast_fields().column_first_or_default::<u64>(name);
             let (kind, rank) = (column("kind")?, column("rank")?);
@@ -99,10 +99,10 @@ impl IndexSnapshot {
         query: &dyn Query,
         kinds: KindSet,
         limit: usize,
-        behind: Option<ResultPosition>,
+        after: Option<ResultPosition>,
         budget: &SearchBudget,
     ) -> tantivy::Result<RankedPage> {
-        self.searcher.search(query, &PageCollector { columns: &self.columns, kinds, limit, after: behind, budget })
+        self.searcher.search(query, &PageCollector { columns: &self.columns, kinds, limit, after, budget })
     }
 }
 
@@ -138,7 +138,7 @@ impl SegmentPageCollector {
         #[expect(clippy::cast_possible_truncation, reason = "points are small whole numbers")]
         let points = (points as u64).min(POINTS_MAX);
         let score = points << 48 | self.columns.rank.get_val(doc);
-        if self.after.is_some_and(|behind| score > behind.score) {
+        if self.after.is_some_and(|after| score > after.score) {
             return;
         }
         let is_full = self.best.len() > self.limit;
@@ -147,17 +147,17 @@ impl SegmentPageCollector {
             return;
         }
         let tie = Reverse((self.columns.tie_high.get_val(doc), self.columns.tie_low.get_val(doc)));
-        let place = ResultPosition { score, tie };
-        if self.after.is_some_and(|behind| place >= behind) {
+        let position = ResultPosition { score, tie };
+        if self.after.is_some_and(|after| position >= after) {
             return;
         }
         if is_full {
-            if self.best.peek().is_some_and(|Reverse((worst, _))| place < *worst) {
+            if self.best.peek().is_some_and(|Reverse((worst, _))| position < *worst) {
                 return;
             }
             self.best.pop();
         }
-        self.best.push(Reverse((place, doc)));
+        self.best.push(Reverse((position, doc)));
     }
 }
 
@@ -170,7 +170,7 @@ impl SegmentCollector for SegmentPageCollector {
 
     fn harvest(self) -> RankedPage {
         let segment = self.segment;
-        let hit = |Reverse((place, doc))| RankedDocument { position: place, address: DocAddress::new(segment, doc) };
+        let hit = |Reverse((position, doc))| RankedDocument { position, address: DocAddress::new(segment, doc) };
         RankedPage { hits: self.best.into_iter().map(hit).collect(), counts: self.counts, has_more: false }
     }
 }
@@ -186,12 +186,12 @@ impl Collector for PageCollector<'_> {
         let columns = self.columns.get(segment as usize).cloned();
         let columns =
             columns.ok_or_else(|| tantivy::TantivyError::InternalError("a segment without columns".into()))?;
-        let (kinds, limit, behind) = (self.kinds, self.limit, self.after);
+        let (kinds, limit, after) = (self.kinds, self.limit, self.after);
         Ok(SegmentPageCollector {
             segment,
             kinds,
             limit,
-            after: behind,
+            after,
             columns,
             best: BinaryHeap::new(),
             counts: [0; KIND_COUNT],
@@ -219,14 +219,14 @@ impl Collector for PageCollector<'_> {
         }
         let mut child = self.for_segment(segment, reader)?;
         let alive = reader.alive_bitset();
-        let (mut doc, mut seen) = (scorer.doc(), 0_u32);
+        let (mut doc, mut examined) = (scorer.doc(), 0_u32);
         while doc != TERMINATED {
             if alive.is_none_or(|alive| alive.is_alive(doc)) {
                 child.offer_document(doc, scorer.score());
             }
             doc = scorer.advance();
-            seen += 1;
-            if seen.is_multiple_of(CHECK_EVERY) && !self.budget.take_documents(CHECK_EVERY.into()) {
+            examined += 1;
+            if examined.is_multiple_of(CHECK_EVERY) && !self.budget.take_documents(CHECK_EVERY.into()) {
                 break;
             }
         }

@@ -36,7 +36,7 @@ impl Highlighter {
 
     /// The highlights in the texts of the next hit. Those that show the most clauses of the query come first.
     pub fn highlight_texts(&mut self, texts: &[(String, String)]) -> Vec<Highlight> {
-        let mut found: Vec<(usize, Highlight)> = Vec::new();
+        let mut ranked: Vec<(usize, Highlight)> = Vec::new();
         let mut with_all = 0;
         for (field, text) in texts {
             // No text can rank before those that show every clause.
@@ -49,11 +49,11 @@ impl Highlighter {
             if let Some(snippet) = render_snippet(text, |token| self.take_token(token), SNIPPET_CHARS_MAX) {
                 let rows = self.matchers.iter().filter(|row| row.is_found).count();
                 with_all += usize::from(rows == self.matchers.len());
-                found.push((rows, Highlight { field: field.clone(), snippet }));
+                ranked.push((rows, Highlight { field: field.clone(), snippet }));
             }
         }
-        found.sort_by_key(|(rows, _)| Reverse(*rows));
-        found.into_iter().take(HIGHLIGHTS_MAX).map(|(_, highlight)| highlight).collect()
+        ranked.sort_by_key(|(rows, _)| Reverse(*rows));
+        ranked.into_iter().take(HIGHLIGHTS_MAX).map(|(_, highlight)| highlight).collect()
     }
 
     /// Takes the next token of a text. Returns how many tokens match together and end with it.
@@ -110,24 +110,24 @@ impl PhraseMatcher {
 }
 
 /// How many of the first words a text ends with after this token, if it ended with `reached` of them before.
-fn advance_match(words: &[String], fewer: &[usize], mut reached: usize, token: &str) -> usize {
+fn advance_match(words: &[String], failures: &[usize], mut reached: usize, token: &str) -> usize {
     loop {
         if words.get(reached).is_some_and(|word| word == token) {
             return reached + 1;
         }
-        let Some(next) = reached.checked_sub(1).and_then(|at| fewer.get(at)) else { return 0 };
+        let Some(next) = reached.checked_sub(1).and_then(|at| failures.get(at)) else { return 0 };
         reached = *next;
     }
 }
 
 /// Builds [`PhraseMatcher::failures`].
 fn failure_table(words: &[String]) -> Vec<usize> {
-    let mut fewer: Vec<usize> = Vec::with_capacity(words.len());
+    let mut failures: Vec<usize> = Vec::with_capacity(words.len());
     for word in words {
-        let next = fewer.last().map_or(0, |reached| advance_match(words, &fewer, *reached, word));
-        fewer.push(next);
+        let next = failures.last().map_or(0, |reached| advance_match(words, &failures, *reached, word));
+        failures.push(next);
     }
-    fewer
+    failures
 }
 
 /// The last or only word of a phrase.
@@ -178,9 +178,9 @@ mod tests {
         Highlighter::for_query(&parse(q).unwrap())
     }
 
-    fn highlight_snippets(marks: &mut Highlighter, texts: &[&str]) -> Vec<String> {
+    fn highlight_snippets(highlighter: &mut Highlighter, texts: &[&str]) -> Vec<String> {
         let texts: Vec<(String, String)> = texts.iter().map(|&text| ("name".to_owned(), text.to_owned())).collect();
-        marks.highlight_texts(&texts).into_iter().map(|highlight| highlight.snippet).collect()
+        highlighter.highlight_texts(&texts).into_iter().map(|highlight| highlight.snippet).collect()
     }
 
     #[test]
@@ -211,8 +211,8 @@ mod tests {
     fn mark_naively(row: &[&str], text: &[&str], is_whole: bool) -> Vec<String> {
         let (last, leading) = row.split_last().unwrap();
         let mut is_marked = vec![false; text.len()];
-        for (at, place) in text.windows(row.len()).enumerate() {
-            let (end, before) = place.split_last().unwrap();
+        for (at, window) in text.windows(row.len()).enumerate() {
+            let (end, before) = window.split_last().unwrap();
             if before == leading && (end == last || !is_whole && end.starts_with(last)) {
                 is_marked[at..at + row.len()].fill(true);
             }
@@ -246,28 +246,29 @@ mod tests {
 
     #[test]
     fn a_phrase_is_shown_where_it_stands_and_not_where_its_words_do() {
-        let mut marks = highlighter_for("\"the vpn gateway\"");
+        let mut highlighter = highlighter_for("\"the vpn gateway\"");
         let texts = ["The mail is down", "The Boss", "The desk", "Since noon the VPN gateway is away"];
         let phrase = "Since noon <em>the</em> <em>VPN</em> <em>gateway</em> is away";
-        assert_eq!(highlight_snippets(&mut marks, &texts), [phrase]);
+        assert_eq!(highlight_snippets(&mut highlighter, &texts), [phrase]);
         let long = format!("The mail. {}the vpn gateway", "Lorem ipsum. ".repeat(50));
-        let [snippet] = highlight_snippets(&mut marks, &[&long]).try_into().unwrap();
+        let [snippet] = highlight_snippets(&mut highlighter, &[&long]).try_into().unwrap();
         assert!(snippet.starts_with('…'), "{snippet}");
         assert!(snippet.ends_with("<em>the</em> <em>vpn</em> <em>gateway</em>"), "{snippet}");
         // No phrase continues in the next text.
-        assert!(highlight_snippets(&mut marks, &["the vpn", "gateway", "the gateway vpn"]).is_empty());
+        assert!(highlight_snippets(&mut highlighter, &["the vpn", "gateway", "the gateway vpn"]).is_empty());
     }
 
     #[test]
     fn texts_with_more_of_what_was_looked_for_come_first() {
-        let mut marks = highlighter_for("vpn gateway");
-        let found = highlight_snippets(&mut marks, &["vpn 1", "gateway", "vpn 2", "none", "the gateways of a VPN"]);
+        let mut highlighter = highlighter_for("vpn gateway");
+        let found =
+            highlight_snippets(&mut highlighter, &["vpn 1", "gateway", "vpn 2", "none", "the gateways of a VPN"]);
         let both = "the <em>gateways</em> of a <em>VPN</em>";
         assert_eq!(found, [both, "<em>vpn</em> 1", "<em>gateway</em>"]);
-        let left_bytes = marks.remaining_bytes;
-        assert_eq!(highlight_snippets(&mut marks, &["vpn gateway"; 5]).len(), HIGHLIGHTS_MAX);
+        let left_bytes = highlighter.remaining_bytes;
+        assert_eq!(highlight_snippets(&mut highlighter, &["vpn gateway"; 5]).len(), HIGHLIGHTS_MAX);
         assert_eq!(
-            left_bytes - marks.remaining_bytes,
+            left_bytes - highlighter.remaining_bytes,
             HIGHLIGHTS_MAX * "vpn gateway".len(),
             "no more than that is read"
         );
@@ -275,11 +276,12 @@ mod tests {
 
     #[test]
     fn what_finds_typos_is_made_for_the_first_text() {
-        let is_made = |marks: &Highlighter| marks.matchers[0].last.typos.as_ref().unwrap().automaton.get().is_some();
-        let mut marks = highlighter_for("pirnter");
-        assert!(!is_made(&marks));
-        highlight_snippets(&mut marks, &["printer"]);
-        assert!(is_made(&marks));
+        let is_made =
+            |highlighter: &Highlighter| highlighter.matchers[0].last.typos.as_ref().unwrap().automaton.get().is_some();
+        let mut highlighter = highlighter_for("pirnter");
+        assert!(!is_made(&highlighter));
+        highlight_snippets(&mut highlighter, &["printer"]);
+        assert!(is_made(&highlighter));
     }
 
     #[test]
@@ -293,9 +295,9 @@ mod tests {
 
     #[test]
     fn no_more_text_is_looked_at_than_one_answer_may() {
-        let mut marks = highlighter_for("needle");
+        let mut highlighter = highlighter_for("needle");
         let long = format!("needle {}", "x ".repeat(TEXT_BYTES_MAX / 4));
-        assert_eq!(highlight_snippets(&mut marks, &[long.as_str(), "needle 1"]).len(), 2);
-        assert_eq!(highlight_snippets(&mut marks, &[long.as_str(), "needle 2"]), ["<em>needle</em> 2"]);
+        assert_eq!(highlight_snippets(&mut highlighter, &[long.as_str(), "needle 1"]).len(), 2);
+        assert_eq!(highlight_snippets(&mut highlighter, &[long.as_str(), "needle 2"]), ["<em>needle</em> 2"]);
     }
 }

@@ -52,13 +52,13 @@ pub struct IndexQuery {
 impl IndexQuery {
     /// The owners of the terms to look up. Kinds that `type:` leaves out cost nothing.
     fn term_owners(&self) -> Arc<[TermOwner]> {
-        let is_asked = |kind: DocumentKind| {
+        let is_requested = |kind: DocumentKind| {
             self.query.must.iter().all(|clause| match clause {
                 Clause::Field { field: QueryField::Type, value } => value == kind.as_str(),
                 _ => true,
             })
         };
-        let kinds = DocumentKind::ALL.iter().copied().filter(|&kind| self.kinds.has_kind(kind) && is_asked(kind));
+        let kinds = DocumentKind::ALL.iter().copied().filter(|&kind| self.kinds.has_kind(kind) && is_requested(kind));
         kinds.map(|kind| TermOwner::for_kind(self.tenant, kind)).collect()
     }
 }
@@ -85,17 +85,17 @@ pub struct IndexHit {
 }
 
 impl IndexHit {
-    fn from_stored(place: ResultPosition, shown: StoredDocument, marks: &mut Highlighter) -> Result<Self> {
-        let kind = DocumentKind::from_number(shown.kind);
+    fn from_stored(position: ResultPosition, stored: StoredDocument, highlighter: &mut Highlighter) -> Result<Self> {
+        let kind = DocumentKind::from_number(stored.kind);
         Ok(IndexHit {
-            position: place,
+            position,
             kind: kind.ok_or_else(|| Error::internal("the search index has shown an unknown kind"))?,
-            highlights: marks.highlight_texts(&shown.texts),
-            id: shown.id,
-            organization_id: shown.organization_id,
-            title: shown.title,
-            subtitle: shown.subtitle,
-            url: shown.url,
+            highlights: highlighter.highlight_texts(&stored.texts),
+            id: stored.id,
+            organization_id: stored.organization_id,
+            title: stored.title,
+            subtitle: stored.subtitle,
+            url: stored.url,
         })
     }
 }
@@ -130,29 +130,29 @@ impl ServingIndex {
     }
 
     /// The best hits of a tenant. `None` if the query exceeds its budget.
-    pub fn search(&self, asked: &IndexQuery) -> Result<Option<SearchResults>> {
+    pub fn search(&self, request: &IndexQuery) -> Result<Option<SearchResults>> {
         let snapshot = self.current_snapshot();
-        let asking = QueryBuilder {
+        let builder = QueryBuilder {
             fields: &self.open_index.fields,
             searcher: &snapshot.searcher,
-            owners: asked.term_owners(),
+            owners: request.term_owners(),
             budget: SearchBudget::new(),
         };
-        let meant = |clause: &Clause| self.resolve_names(&snapshot, &asking, asked.tenant, clause);
-        let query = asking.build_query(&asked.query, meant)?;
-        if asking.budget.is_exhausted() {
+        let resolve_names = |clause: &Clause| self.resolve_names(&snapshot, &builder, request.tenant, clause);
+        let query = builder.build_query(&request.query, resolve_names)?;
+        if builder.budget.is_exhausted() {
             return Ok(None);
         }
-        let page = snapshot.collect_page(query.as_ref(), asked.kinds, asked.limit, asked.after, &asking.budget);
+        let page = snapshot.collect_page(query.as_ref(), request.kinds, request.limit, request.after, &builder.budget);
         let page = page.map_err(Error::internal)?;
-        if asking.budget.is_exhausted() {
+        if builder.budget.is_exhausted() {
             return Ok(None);
         }
-        let mut marks = Highlighter::for_query(&asked.query);
+        let mut highlighter = Highlighter::for_query(&request.query);
         let mut hits = Vec::with_capacity(page.hits.len());
-        for found in &page.hits {
-            let shown = self.load_stored(&snapshot, asked.tenant, found.address)?;
-            hits.push(IndexHit::from_stored(found.position, shown, &mut marks)?);
+        for ranked in &page.hits {
+            let stored = self.load_stored(&snapshot, request.tenant, ranked.address)?;
+            hits.push(IndexHit::from_stored(ranked.position, stored, &mut highlighter)?);
         }
         Ok(Some(SearchResults { hits, counts: page.counts, has_more: page.has_more }))
     }
@@ -162,7 +162,7 @@ impl ServingIndex {
     fn resolve_names(
         &self,
         snapshot: &IndexSnapshot,
-        asking: &QueryBuilder<'_>,
+        builder: &QueryBuilder<'_>,
         tenant: TenantId,
         clause: &Clause,
     ) -> Result<Vec<String>> {
@@ -171,29 +171,29 @@ impl ServingIndex {
             Clause::Field { field: QueryField::Assignee, value } => (QueryField::Assignee, value, DocumentKind::User),
             _ => return Ok(Vec::new()),
         };
-        let query = asking.name_query(&TermOwner::for_kind(tenant, kind), field, value).map_err(Error::internal)?;
+        let query = builder.name_query(&TermOwner::for_kind(tenant, kind), field, value).map_err(Error::internal)?;
         let kinds = KindSet::from_iter([kind]);
-        let page = snapshot.collect_page(query.as_ref(), kinds, NAMESAKES_MAX, None, &asking.budget);
+        let page = snapshot.collect_page(query.as_ref(), kinds, NAMESAKES_MAX, None, &builder.budget);
         let page = page.map_err(Error::internal)?;
         if page.has_more {
-            asking.budget.mark_exhausted();
+            builder.budget.mark_exhausted();
         }
-        if !asking.budget.take_stored(page.hits.len() as u64) {
+        if !builder.budget.take_stored(page.hits.len() as u64) {
             return Ok(Vec::new());
         }
-        let shown = page.hits.iter().map(|found| self.load_stored(snapshot, tenant, found.address));
-        shown.map(|shown| shown.map(|shown| shown.id)).collect()
+        let stored = page.hits.iter().map(|ranked| self.load_stored(snapshot, tenant, ranked.address));
+        stored.map(|stored| stored.map(|stored| stored.id)).collect()
     }
 
     /// Loads the stored part of a document. Another tenant's document is an error, whatever the index says.
     fn load_stored(&self, snapshot: &IndexSnapshot, tenant: TenantId, address: DocAddress) -> Result<StoredDocument> {
         let document: TantivyDocument = snapshot.searcher.doc(address).map_err(Error::internal)?;
-        let kept =
+        let json =
             document.get_first(self.open_index.fields.stored).and_then(|value| value.as_str()).unwrap_or_default();
-        let shown: StoredDocument = serde_json::from_str(kept).map_err(Error::internal)?;
-        if shown.tenant != tenant.to_string() {
+        let stored: StoredDocument = serde_json::from_str(json).map_err(Error::internal)?;
+        if stored.tenant != tenant.to_string() {
             return Err(Error::internal("the search index has shown another tenant's document"));
         }
-        Ok(shown)
+        Ok(stored)
     }
 }

@@ -159,15 +159,15 @@ impl PhraseQuery {
         owner: &TermOwner,
         tokens: &[String],
     ) -> tantivy::Result<Option<Vec<TermInfo>>> {
-        let mut found = Vec::with_capacity(tokens.len());
+        let mut terms = Vec::with_capacity(tokens.len());
         for token in tokens {
             if !self.budget.take_terms(1) {
                 return Ok(None);
             }
             let Some(info) = index.terms().get(owner.token_key(token))? else { return Ok(None) };
-            found.push(info);
+            terms.push(info);
         }
-        Ok(Some(found))
+        Ok(Some(terms))
     }
 
     /// All terms that the last word matches.
@@ -178,12 +178,12 @@ impl PhraseQuery {
         last: &str,
     ) -> tantivy::Result<Vec<EndingTerm>> {
         let start = owner.token_key(last);
-        let mut found = Vec::new();
+        let mut terms = Vec::new();
         if self.last == PhraseEnd::Whole {
             if self.budget.take_terms(1) {
-                found.extend(index.terms().get(&start)?.map(|info| EndingTerm { info, last: PhraseEnd::Whole }));
+                terms.extend(index.terms().get(&start)?.map(|info| EndingTerm { info, last: PhraseEnd::Whole }));
             }
-            return Ok(found);
+            return Ok(terms);
         }
         let mut stream = index.terms().range().ge(&start).lt(prefix_end(&start)).into_stream()?;
         while let Some((key, info)) = stream.next() {
@@ -191,9 +191,9 @@ impl PhraseQuery {
                 break;
             }
             let last = if key.len() == start.len() { PhraseEnd::Whole } else { PhraseEnd::Prefix };
-            found.push(EndingTerm { info: info.clone(), last });
+            terms.push(EndingTerm { info: info.clone(), last });
         }
-        Ok(found)
+        Ok(terms)
     }
 
     /// The documents of the rarest part: one of the words before the last one, or all endings together. In an address or a
@@ -207,12 +207,12 @@ impl PhraseQuery {
     ) -> tantivy::Result<Vec<(DocId, u8)>> {
         let ends: u64 = endings.iter().map(|ending| u64::from(ending.info.doc_freq)).sum();
         let rarest = leading.iter().min_by_key(|info| info.doc_freq);
-        let read: Vec<&TermInfo> = match rarest {
+        let terms: Vec<&TermInfo> = match rarest {
             Some(info) if u64::from(info.doc_freq) < ends => vec![info],
             _ => endings.iter().map(|ending| &ending.info).collect(),
         };
         let (mut matches, mut postings) = (SegmentMatches::new(max_doc), None);
-        for info in read {
+        for info in terms {
             if !self.budget.take_documents(info.doc_freq.into()) {
                 return Ok(Vec::new());
             }
@@ -238,17 +238,17 @@ impl PhraseQuery {
             words.push(LeadingTerm { postings, distance });
         }
         words.sort_by_key(|word| word.postings.doc_freq());
-        let (mut places, mut other) = (Vec::new(), Vec::new());
+        let (mut positions, mut other) = (Vec::new(), Vec::new());
         for &(doc, _) in candidates {
             if !words.iter_mut().all(|word| seek_to(&mut word.postings, doc)) {
                 continue;
             }
-            if !self.intersect_positions(&mut words, &mut places, &mut other) {
+            if !self.intersect_positions(&mut words, &mut positions, &mut other) {
                 break;
             }
-            if !places.is_empty() {
+            if !positions.is_empty() {
                 let start = rows.end_positions.len();
-                rows.end_positions.extend_from_slice(&places);
+                rows.end_positions.extend_from_slice(&positions);
                 rows.all.push(PhraseCandidate { doc, end_positions: start..rows.end_positions.len(), end: None });
             }
         }
@@ -256,20 +256,20 @@ impl PhraseQuery {
     }
 
     /// Finds the positions that the last word must have in the current document. False if that exceeds the budget.
-    fn intersect_positions(&self, words: &mut [LeadingTerm], places: &mut Vec<u32>, other: &mut Vec<u32>) -> bool {
-        places.clear();
+    fn intersect_positions(&self, words: &mut [LeadingTerm], positions: &mut Vec<u32>, other: &mut Vec<u32>) -> bool {
+        positions.clear();
         let mut is_first = true;
         for LeadingTerm { postings, distance } in words {
             if !self.budget.take_positions(postings.term_freq()) {
                 return false;
             }
             if is_first {
-                postings.positions_with_offset(*distance, places);
+                postings.positions_with_offset(*distance, positions);
             } else {
                 postings.positions_with_offset(*distance, other);
-                retain_common(places, other);
+                retain_common(positions, other);
             }
-            if places.is_empty() {
+            if positions.is_empty() {
                 break;
             }
             is_first = false;
@@ -285,12 +285,12 @@ impl PhraseQuery {
         rows: &mut PhraseCandidates,
     ) -> tantivy::Result<bool> {
         let EndingTerm { info, last } = ending;
-        let looks = u64::from(info.doc_freq).min(rows.all.len() as u64);
-        if !self.budget.take_seeks(looks, info.doc_freq) {
+        let seeks = u64::from(info.doc_freq).min(rows.all.len() as u64);
+        if !self.budget.take_seeks(seeks, info.doc_freq) {
             return Ok(false);
         }
         let mut postings = index.read_postings_from_terminfo(info, IndexRecordOption::WithFreqsAndPositions)?;
-        let (mut at, mut places) = (0, Vec::new());
+        let (mut at, mut positions) = (0, Vec::new());
         while let Some(row) = rows.all.get_mut(at) {
             if !seek_to(&mut postings, row.doc) {
                 let next = postings.doc();
@@ -301,9 +301,9 @@ impl PhraseQuery {
                 if !self.budget.take_positions(postings.term_freq()) {
                     return Ok(false);
                 }
-                postings.positions_with_offset(0, &mut places);
+                postings.positions_with_offset(0, &mut positions);
                 let expected = rows.end_positions.get(row.end_positions.clone()).unwrap_or_default();
-                let is_found = places.iter().any(|place| expected.binary_search(place).is_ok());
+                let is_found = positions.iter().any(|position| expected.binary_search(position).is_ok());
                 row.end = is_found.then_some(*last);
             }
             at += 1;
@@ -319,11 +319,11 @@ fn seek_to(postings: &mut SegmentPostings, doc: DocId) -> bool {
 }
 
 /// Keeps the positions that are also among the others. Both are sorted.
-fn retain_common(places: &mut Vec<u32>, others: &[u32]) {
+fn retain_common(positions: &mut Vec<u32>, others: &[u32]) {
     let mut others = others.iter().peekable();
-    places.retain(|place| {
-        while others.next_if(|other| *other < place).is_some() {}
-        others.peek() == Some(&place)
+    positions.retain(|position| {
+        while others.next_if(|other| *other < position).is_some() {}
+        others.peek() == Some(&position)
     });
 }
 

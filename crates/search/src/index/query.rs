@@ -28,20 +28,20 @@ pub struct QueryBuilder<'a> {
 }
 
 impl QueryBuilder<'_> {
-    /// `meant` resolves the name in a clause to ids.
+    /// `resolve_names` resolves the name in a clause to ids.
     pub fn build_query(
         &self,
         query: &search_language::ParsedQuery,
-        meant: impl Fn(&Clause) -> Result<Vec<String>>,
+        resolve_names: impl Fn(&Clause) -> Result<Vec<String>>,
     ) -> Result<Box<dyn Query>> {
         let mut clauses: Vec<(Occur, Box<dyn Query>)> = Vec::new();
-        for (place, clause) in query.must.iter().enumerate() {
-            let (ids, is_late) = (meant(clause)?, place >= TYPOS_OF_FIRST);
+        for (index, clause) in query.must.iter().enumerate() {
+            let (ids, is_late) = (resolve_names(clause)?, index >= TYPOS_OF_FIRST);
             clauses.push((Occur::Must, self.must_query(clause, &ids, is_late).map_err(Error::internal)?));
         }
-        clauses.extend(self.adjacency_query(&query.must).map(|beside| (Occur::Should, beside)));
+        clauses.extend(self.adjacency_query(&query.must).map(|adjacency| (Occur::Should, adjacency)));
         for clause in &query.must_not {
-            let ids = meant(clause)?;
+            let ids = resolve_names(clause)?;
             clauses.push((Occur::MustNot, self.must_not_query(clause, &ids).map_err(Error::internal)?));
         }
         Ok(Box::new(BooleanQuery::new(clauses)))
@@ -60,8 +60,8 @@ impl QueryBuilder<'_> {
         });
         let tokens: Vec<String> = words.flatten().cloned().collect();
         // The order has a budget of its own, so that it cannot make the search too expensive.
-        let beside = || PhraseQuery::for_adjacency(self.fields, &self.owners, &tokens, &SearchBudget::for_order());
-        (clauses.len() > 1 && tokens.len() > 1).then(|| -> Box<dyn Query> { Box::new(beside()) })
+        let adjacency = || PhraseQuery::for_adjacency(self.fields, &self.owners, &tokens, &SearchBudget::for_order());
+        (clauses.len() > 1 && tokens.len() > 1).then(|| -> Box<dyn Query> { Box::new(adjacency()) })
     }
 
     fn must_query(&self, clause: &Clause, ids: &[String], is_late: bool) -> tantivy::Result<Box<dyn Query>> {
@@ -119,8 +119,8 @@ impl QueryBuilder<'_> {
         }
     }
 
-    fn word_query(&self, word: &str, reach: MatchMode) -> Box<dyn Query> {
-        Box::new(WordQuery::new(self.fields, &self.owners, word, reach, &self.budget))
+    fn word_query(&self, word: &str, mode: MatchMode) -> Box<dyn Query> {
+        Box::new(WordQuery::new(self.fields, &self.owners, word, mode, &self.budget))
     }
 
     fn phrase_query(&self, tokens: &[String], last: PhraseEnd) -> Box<dyn Query> {

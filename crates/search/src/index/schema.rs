@@ -5,7 +5,7 @@
 //! its caller may not see: there is no filter that could be forgotten.
 
 use kernel::base::{TenantId, Word, sha256};
-use search_language::QueryField as Asked;
+use search_language::QueryField;
 use search_language::fold::{fold_text, tokenize_text};
 use serde::{Deserialize, Serialize};
 use tantivy::schema::{Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
@@ -156,15 +156,15 @@ pub fn build_entry(fields: &IndexFields, document: &SearchDocument) -> TantivyDo
     let mut entry = TantivyDocument::default();
     entry.add_text(fields.key, [owner.0.as_str(), &NEXT.to_string(), &document.id].concat());
     for (field, texts) in [(fields.name, &document.names), (fields.body, &document.bodies)] {
-        let mut spelt = owner.0.clone();
+        let mut tokens = owner.0.clone();
         for (_, text) in texts {
-            spelt.push(GAP);
+            tokens.push(GAP);
             for token in tokenize_text(text) {
-                spelt.push(NEXT);
-                spelt.push_str(&token.text);
+                tokens.push(NEXT);
+                tokens.push_str(&token.text);
             }
         }
-        entry.add_text(field, spelt);
+        entry.add_text(field, tokens);
     }
     let mut exact = owner.0.clone();
     for (name, value) in exact_terms(document) {
@@ -182,7 +182,7 @@ pub fn build_entry(fields: &IndexFields, document: &SearchDocument) -> TantivyDo
         document.bodies.iter().any(|(of, whole)| of == field && whole.len() > text.len() && whole.starts_with(text))
     };
     let texts = document.names.iter().filter(|text| !is_part(text)).chain(&document.bodies);
-    let shown = StoredDocument {
+    let stored = StoredDocument {
         tenant: document.tenant.to_string(),
         kind: document.kind.to_number(),
         id: document.id.clone(),
@@ -192,7 +192,7 @@ pub fn build_entry(fields: &IndexFields, document: &SearchDocument) -> TantivyDo
         url: document.url.clone(),
         texts: texts.map(|(name, text)| ((*name).to_owned(), text.clone())).collect(),
     };
-    entry.add_text(fields.stored, serde_json::to_string(&shown).unwrap_or_default());
+    entry.add_text(fields.stored, serde_json::to_string(&stored).unwrap_or_default());
     entry
 }
 
@@ -210,7 +210,7 @@ fn exact_terms(document: &SearchDocument) -> Vec<(&'static str, String)> {
     let mut terms: Vec<(&'static str, String)> =
         document.exact.iter().map(|(field, value)| (field.name(), value.clone())).collect();
     terms.extend(document.organization_id.iter().map(|id| (ORGANIZATION_ID, id.clone())));
-    let hosts = document.exact.iter().filter(|(field, _)| *field == Asked::Host);
+    let hosts = document.exact.iter().filter(|(field, _)| *field == QueryField::Host);
     terms.extend(
         hosts.map(|(_, host)| (HOST_WORDS, join_words(tokenize_text(host).into_iter().map(|token| token.text)))),
     );
@@ -230,8 +230,8 @@ fn tie_breaker(document: &SearchDocument) -> (u64, u64) {
         first.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
         u64::from_be_bytes(first)
     };
-    let whole = [document.kind.as_str(), "\0", &document.id].concat();
-    (number(fold_text(&document.title).as_bytes()), number(&sha256(whole.as_bytes())))
+    let key = [document.kind.as_str(), "\0", &document.id].concat();
+    (number(fold_text(&document.title).as_bytes()), number(&sha256(key.as_bytes())))
 }
 
 /// Splits a text of [`build_entry`]: the owner, then tokens, each after [`NEXT`]. Emits every token prefixed with the owner.
@@ -260,14 +260,14 @@ impl TokenStream for OwnerTokens<'_> {
     fn advance(&mut self) -> bool {
         loop {
             let mut chars = self.rest.chars();
-            let Some(mark) = chars.next() else { return false };
+            let Some(separator) = chars.next() else { return false };
             let rest = chars.as_str();
             let end = rest.find([NEXT, GAP]).unwrap_or(rest.len());
             let (text, rest) = rest.split_at(end);
             self.rest = rest;
             // `reset` leaves `usize::MAX`, so the first token is at position 0.
             self.token.position = self.token.position.wrapping_add(1);
-            if mark == NEXT {
+            if separator == NEXT {
                 self.token.text.clear();
                 self.token.text.push_str(self.prefix);
                 self.token.text.push_str(text);

@@ -169,9 +169,9 @@ impl Automaton for OwnerAutomaton<'_> {
             }
             AutomatonState::Word(walk) if self.has_prefix(&walk) => AutomatonState::Word(walk),
             AutomatonState::Word(walk) => {
-                let begun = walk.prefix_len.filter(|at| self.word.get(*at) == Some(&byte)).map(|at| at + 1);
+                let prefix_len = walk.prefix_len.filter(|at| self.word.get(*at) == Some(&byte)).map(|at| at + 1);
                 let Some(typos) = self.typos else {
-                    return AutomatonState::Word(WordState { prefix_len: begun, ..walk });
+                    return AutomatonState::Word(WordState { prefix_len, ..walk });
                 };
                 if !self.budget.take_step() {
                     return AutomatonState::Dead;
@@ -179,7 +179,7 @@ impl Automaton for OwnerAutomaton<'_> {
                 let state = typos.transition(walk.state, byte);
                 let edits = distance_at(typos, state);
                 let best = if self.is_start_enough { walk.best.min(edits) } else { edits };
-                AutomatonState::Word(WordState { prefix_len: begun, state, best })
+                AutomatonState::Word(WordState { prefix_len, state, best })
             }
             AutomatonState::Owner(_) | AutomatonState::Dead => AutomatonState::Dead,
         }
@@ -202,14 +202,14 @@ pub struct WordQuery {
     body: Field,
     owners: Arc<[TermOwner]>,
     word: Arc<str>,
-    reach: MatchMode,
+    mode: MatchMode,
     typo: Option<Arc<DFA>>,
     budget: Arc<SearchBudget>,
 }
 
 impl std::fmt::Debug for WordQuery {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(to, "{:?} {:?}", self.word, self.reach)
+        write!(to, "{:?} {:?}", self.word, self.mode)
     }
 }
 
@@ -218,10 +218,10 @@ impl WordQuery {
         fields: &IndexFields,
         owners: &Arc<[TermOwner]>,
         word: &str,
-        reach: MatchMode,
+        mode: MatchMode,
         budget: &Arc<SearchBudget>,
     ) -> Self {
-        let typo = match reach {
+        let typo = match mode {
             MatchMode::Typo(edits) => Some(Arc::new(typo_automaton(word, edits))),
             MatchMode::Exact | MatchMode::Prefix => None,
         };
@@ -230,7 +230,7 @@ impl WordQuery {
             body: fields.body,
             owners: owners.clone(),
             word: word.into(),
-            reach,
+            mode,
             typo,
             budget: budget.clone(),
         }
@@ -247,7 +247,7 @@ impl WordQuery {
         let mut take = |info: &TermInfo, class| {
             self.add_token_documents(index, info, match_points(class, is_name), into, &mut postings)
         };
-        if self.reach == MatchMode::Exact {
+        if self.mode == MatchMode::Exact {
             for owner in self.owners.iter() {
                 if let Some(info) = index.terms().get(owner.token_key(&self.word))?
                     && !take(&info, MatchClass::Exact)?

@@ -71,8 +71,8 @@ pub fn open_index(path: &Path) -> Result<(OpenIndex, CommitState), UnusableIndex
         schema::register_tokenizer(&index);
         let meta = index.load_metas()?;
         // An index that was never committed has no payload, and counts as missing.
-        let stands = meta.payload.as_deref().and_then(decode_payload);
-        let Some(stands) = stands.filter(|_| index.schema() == schema) else {
+        let commit_state = meta.payload.as_deref().and_then(decode_payload);
+        let Some(commit_state) = commit_state.filter(|_| index.schema() == schema) else {
             return Err(UnusableIndex("it is of another version".to_owned()));
         };
         // Tantivy verifies only the checksums of listed files.
@@ -87,7 +87,7 @@ pub fn open_index(path: &Path) -> Result<(OpenIndex, CommitState), UnusableIndex
         // Files left by a process that was killed or ran out of space are not needed.
         remove_orphans(path, &meta).map_err(TantivyError::from)?;
         let reader = open_reader(&index)?;
-        Ok((OpenIndex { path: path.into(), index, fields, reader }, stands))
+        Ok((OpenIndex { path: path.into(), index, fields, reader }, commit_state))
     });
     opened.unwrap_or_else(|_| Err(UnusableIndex("it is damaged".to_owned())))
 }
@@ -98,16 +98,19 @@ pub fn count_documents(path: &Path) -> tantivy::Result<u64> {
     Ok(meta.segments.iter().map(|segment| u64::from(segment.num_docs())).sum())
 }
 
-fn encode_payload(place: ChangePosition, passed: ChangePosition) -> String {
-    format!("{FORMAT} {} {} {} {}", place.written_by, place.number, passed.written_by, passed.number)
+fn encode_payload(position: ChangePosition, saved_position: ChangePosition) -> String {
+    format!(
+        "{FORMAT} {} {} {} {}",
+        position.written_by, position.number, saved_position.written_by, saved_position.number
+    )
 }
 
 fn decode_payload(payload: &str) -> Option<CommitState> {
     let numbers: Vec<i64> = payload.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
-    let [format, written_by, number, passed_by, passed] = *numbers.as_slice() else { return None };
-    let place = ChangePosition { written_by, number };
-    let passed = ChangePosition { written_by: passed_by, number: passed };
-    Some(CommitState { is_current: format == i64::from(FORMAT), position: place, saved_position: passed })
+    let [format, written_by, number, saved_by, saved_number] = *numbers.as_slice() else { return None };
+    let position = ChangePosition { written_by, number };
+    let saved_position = ChangePosition { written_by: saved_by, number: saved_number };
+    Some(CommitState { is_current: format == i64::from(FORMAT), position, saved_position })
 }
 
 /// The memory of a writer: the least that tantivy accepts, and the amount for a build.
@@ -149,9 +152,11 @@ impl MergePolicy for DiskAwareMergePolicy {
             let meta = segments.iter().find(|meta| meta.id() == *segment);
             meta.map_or(0, |meta| u64::from(meta.num_docs()))
         };
-        let bytes = |one: &MergeCandidate| one.0.iter().map(documents_of).sum::<u64>().saturating_mul(DOCUMENT_BYTES);
+        let bytes = |candidate: &MergeCandidate| {
+            candidate.0.iter().map(documents_of).sum::<u64>().saturating_mul(DOCUMENT_BYTES)
+        };
         let mut candidates = self.by_size.compute_merge_candidates(segments);
-        candidates.retain(|one| bytes(one).saturating_add(FREE_BYTES_MIN) <= free);
+        candidates.retain(|candidate| bytes(candidate).saturating_add(FREE_BYTES_MIN) <= free);
         candidates
     }
 }
@@ -173,7 +178,7 @@ impl DocumentWriter {
         Self::new(opened, BUILDING_BYTES, Box::new(NoMergePolicy))
     }
 
-    fn new(opened: &OpenIndex, memory_bytes: usize, merging: Box<dyn MergePolicy>) -> tantivy::Result<Self> {
+    fn new(opened: &OpenIndex, memory_bytes: usize, merge_policy: Box<dyn MergePolicy>) -> tantivy::Result<Self> {
         let options = IndexWriterOptions::builder()
             .num_worker_threads(1)
             .memory_budget_per_thread(memory_bytes)
@@ -190,7 +195,7 @@ impl DocumentWriter {
         };
         // No other writer exists now, and this one merges nothing before its first commit.
         remove_orphans(&opened.path, &opened.index.load_metas()?)?;
-        inner.set_merge_policy(merging);
+        inner.set_merge_policy(merge_policy);
         Ok(DocumentWriter { fields: opened.fields, reader: opened.reader.clone(), inner })
     }
 
@@ -205,10 +210,10 @@ impl DocumentWriter {
     }
 
     /// Commits the changes with their feed position and the one that the store has saved. Then readers see them.
-    pub fn commit_changes(&mut self, place: ChangePosition, passed: ChangePosition) -> tantivy::Result<()> {
+    pub fn commit_changes(&mut self, position: ChangePosition, saved_position: ChangePosition) -> tantivy::Result<()> {
         let mut prepared = self.inner.prepare_commit()?;
         // Every commit sets the payload: one without would remove it.
-        prepared.set_payload(&encode_payload(place, passed));
+        prepared.set_payload(&encode_payload(position, saved_position));
         prepared.commit()?;
         self.reader.reload()
     }

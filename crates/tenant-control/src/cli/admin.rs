@@ -210,13 +210,13 @@ pub async fn get_tenant(store: &Store, of: &TenantArgs) -> Result<Tenant> {
 }
 
 /// The user and their tenant.
-pub async fn get_user(store: &Store, whom: &UserArgs) -> Result<(Tenant, User)> {
-    let tenant = get_tenant(store, &whom.of).await?;
-    let user = find_user(store, &tenant, &whom.email).await?;
+pub async fn get_user(store: &Store, user_args: &UserArgs) -> Result<(Tenant, User)> {
+    let tenant = get_tenant(store, &user_args.of).await?;
+    let user = find_user(store, &tenant, &user_args.email).await?;
     let missing = || {
         format!(
             "there is no user {:?} in {}; `tenant-control admin user list --tenant {}` shows them",
-            whom.email, tenant.slug, tenant.slug
+            user_args.email, tenant.slug, tenant.slug
         )
     };
     Ok((tenant.clone(), user.ok_or_else(|| Error::internal(missing()))?))

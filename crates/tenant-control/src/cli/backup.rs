@@ -90,14 +90,15 @@ pub async fn run_restore(args: &RestoreArgs) -> Result<ExitCode> {
     }
     let incoming = target.with_extension("db.incoming");
     stage_backup(from, &incoming).await?;
-    let kept = set_aside(&target)?;
+    let previous = set_aside(&target)?;
     rename_file(&incoming, &target)?;
     sync_dir(&args.store.data_dir)?;
-    let done = json!({ "path": target, "previous": kept, "secrets_included": false });
+    let done = json!({ "path": target, "previous": previous, "secrets_included": false });
     args.output.print_value(&done, |_| {
-        let kept = kept.as_ref().map(|path| format!("\nThe store before is {}.", path.display())).unwrap_or_default();
+        let previous =
+            previous.as_ref().map(|path| format!("\nThe store before is {}.", path.display())).unwrap_or_default();
         format!(
-            "{} restored.{kept}\nThe secrets were not in the backup: {} must be those of its time.",
+            "{} restored.{previous}\nThe secrets were not in the backup: {} must be those of its time.",
             target.display(),
             args.store.secrets_path().display()
         )
@@ -105,8 +106,8 @@ pub async fn run_restore(args: &RestoreArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn chosen_file<'a>(place: Option<&'a PathBuf>, name: Option<&'a PathBuf>) -> Result<&'a PathBuf> {
-    place.or(name).ok_or_else(|| Error::internal("name the file"))
+fn chosen_file<'a>(path: Option<&'a PathBuf>, name: Option<&'a PathBuf>) -> Result<&'a PathBuf> {
+    path.or(name).ok_or_else(|| Error::internal("name the file"))
 }
 
 /// Copies the backup beside the store and checks that it is complete before anything is replaced.
@@ -131,14 +132,14 @@ async fn prove_whole(incoming: &Path) -> Result<(), String> {
     let all = store.system(Purpose::Cli);
     let ours = find_tenant(&all, "").await;
     // A backup of an early release has no table for the base URL.
-    let forgotten = match find_base_url(&store).await {
+    let cleared = match find_base_url(&store).await {
         Ok(Some(_)) => delete_base_url(&store).await,
         Ok(None) | Err(_) => Ok(()),
     };
     // Such a backup has no table of change readers either.
-    let forgotten = match (forgotten, changes::has_readers(&all).await) {
+    let cleared = match (cleared, changes::has_readers(&all).await) {
         (Ok(()), Ok(true)) => changes::delete_all_readers(&all).await,
-        (forgotten, _) => forgotten,
+        (cleared, _) => cleared,
     };
     store.close().await;
     let checks = checked.map_err(text)?;
@@ -146,7 +147,7 @@ async fn prove_whole(incoming: &Path) -> Result<(), String> {
         return Err(format!("{}: {}", check.name, check.problem.unwrap_or_default()));
     }
     pending.map_err(text)?;
-    forgotten.map_err(text)?;
+    cleared.map_err(text)?;
     ours.map(drop).map_err(|_| "it holds no store of this service".to_owned())
 }
 
@@ -196,15 +197,15 @@ fn set_aside(target: &Path) -> Result<Option<PathBuf>> {
         return Ok(None);
     }
     let stamp = Env::default().now().as_millis();
-    let kept = target.with_extension(format!("db.before-restore-{stamp}"));
+    let previous = target.with_extension(format!("db.before-restore-{stamp}"));
     for suffix in ["-wal", "-shm"] {
-        let (from, to) = (with_suffix(target, suffix), with_suffix(&kept, suffix));
+        let (from, to) = (with_suffix(target, suffix), with_suffix(&previous, suffix));
         if from.exists() {
             rename_file(&from, &to)?;
         }
     }
-    rename_file(target, &kept)?;
-    Ok(Some(kept))
+    rename_file(target, &previous)?;
+    Ok(Some(previous))
 }
 
 fn remove_with_log(path: &Path) {

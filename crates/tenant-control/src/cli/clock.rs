@@ -135,7 +135,7 @@ pub struct ClockRepair {
 /// Repairs the clock of a tenant, if it is so far ahead that nothing can be written. Credentials come first, because they
 /// could be used for longer than intended, and the clock last.
 pub async fn repair_clock(db: &Db) -> Result<ClockRepair> {
-    let Some((stood, now)) = find_stuck_clock(db).await? else {
+    let Some((last_at, now)) = find_stuck_clock(db).await? else {
         return Ok(ClockRepair {
             from: None,
             to: db.database_now().await?,
@@ -158,7 +158,7 @@ pub async fn repair_clock(db: &Db) -> Result<ClockRepair> {
     let run_max_ms = workflows::WorkflowSettings::default().run_max_ms;
     let workflow_steps = workflows::repair::store::clamp_future_timestamps(db, now, run_max_ms).await?;
     let to = reset_clock(db).await?;
-    Ok(ClockRepair { from: Some(stood), to, api_keys, tickets, devices, deliveries, workflow_steps })
+    Ok(ClockRepair { from: Some(last_at), to, api_keys, tickets, devices, deliveries, workflow_steps })
 }
 
 /// The error of an interrupted repair; the steps already done stay done.

@@ -167,13 +167,13 @@ fn check_outbound(args: &OutboundArgs) -> SelfCheckItem {
 
 /// Checks that only the owner can read the path.
 fn check_private_path(name: &'static str, path: &Path, mode: &str) -> SelfCheckItem {
-    let place = path.display();
+    let shown_path = path.display();
     if !path.exists() {
-        SelfCheckItem::from_detail(name, format!("{place} is not made yet; `serve` makes it"))
+        SelfCheckItem::from_detail(name, format!("{shown_path} is not made yet; `serve` makes it"))
     } else if open_to_others(path) {
-        SelfCheckItem::from_problem(name, format!("{place} can be read by others; chmod {mode} it"))
+        SelfCheckItem::from_problem(name, format!("{shown_path} can be read by others; chmod {mode} it"))
     } else {
-        SelfCheckItem::from_detail(name, place.to_string())
+        SelfCheckItem::from_detail(name, shown_path.to_string())
     }
 }
 

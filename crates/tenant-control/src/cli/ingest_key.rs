@@ -63,11 +63,11 @@ pub async fn run(command: IngestKeyCommand) -> Result<()> {
             let made = ingest_keys::create_ingest_key(&db, organization.as_ref(), &secrets).await?;
             let id = made.record.id;
             let url = ingest_url(&base_url, &made.secret.with_id(id));
-            let whose =
+            let owner =
                 organization.map_or_else(|| tenant.slug.clone(), |one| format!("{} of {}", one.slug, tenant.slug));
             common.output.print_value(&json!({ "id": id, "secret": made.secret.reveal(), "url": url }), |_| {
                 format!(
-                    "Ingest key {id} was made for {whose}. Its address, which is not shown again:\n{url}\n\
+                    "Ingest key {id} was made for {owner}. Its address, which is not shown again:\n{url}\n\
                      Paste it into the settings of agents as their server."
                 )
             })

@@ -9,7 +9,7 @@ use crate::features::{api_keys, devices, pages, webhooks, workflows};
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
 const CLEAN_EVERY: Duration = Duration::from_mins(10);
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 const INDEX_EVERY: Duration = Duration::from_secs(2);
 
 /// Runs all jobs until it is dropped.
@@ -18,13 +18,13 @@ pub async fn run(node: ServerNode, delivery_retention_ms: i64, run_retention_ms:
         run_every(&node, ANNOUNCE_EVERY, "announcing expiring API keys", |node| async move {
             api_keys::jobs::announce_expiry(&node).await
         }),
-        run_every(&node, LOOK_EVERY, "checking silent devices", |node| async move {
+        run_every(&node, CHECK_EVERY, "checking silent devices", |node| async move {
             devices::clock::store::check_due_devices(&node, node.settings.feature_settings()).await
         }),
         run_every(&node, INDEX_EVERY, "indexing the software of devices", |node| async move {
             devices::software::store::index_tenants(&node).await
         }),
-        run_every(&node, LOOK_EVERY, "measuring the queues", |node| async move { pages::measure_queue(&node).await }),
+        run_every(&node, CHECK_EVERY, "measuring the queues", |node| async move { pages::measure_queue(&node).await }),
         run_every(&node, CLEAN_EVERY, "cleaning the log of deliveries", move |node| async move {
             webhooks::jobs::clean_deliveries(&node, delivery_retention_ms).await
         }),

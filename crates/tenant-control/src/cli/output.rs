@@ -37,10 +37,10 @@ pub fn print_warning(line: &str) {
 const LAST_WORD_MAX: Duration = Duration::from_secs(1);
 
 pub fn print_error(problem: &str) {
-    let (line, (said, heard)) = (format!("error: {problem}"), mpsc::channel());
+    let (line, (done, finished)) = (format!("error: {problem}"), mpsc::channel());
     std::thread::spawn(move || {
         print_warning(&line);
-        let _ = said.send(());
+        let _ = done.send(());
     });
-    let _ = heard.recv_timeout(LAST_WORD_MAX);
+    let _ = finished.recv_timeout(LAST_WORD_MAX);
 }

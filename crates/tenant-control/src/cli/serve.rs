@@ -47,7 +47,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let jobs = tokio::spawn(kernel::jobs::run(node.clone(), &features::install().retention));
     let announcing = tokio::spawn(jobs::run(node.clone(), args.delivery_retention_ms(), args.workflow.history_ms()));
     let sender = WebhookSender::new(node.clone(), args.sender_settings());
-    let (told_stop, stopped) = (node.clone(), node.stopping.subscribe());
+    let (stopping_node, stopped) = (node.clone(), node.stopping.subscribe());
     let sending = supervise_task("sending webhooks", stopped.clone(), move || {
         let stopped = stopped.clone();
         sender.clone().run(async move { drop(until_stopping(stopped).await) })
@@ -60,9 +60,9 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         engine.clone().run(async move { drop(until_stopping(stopped).await) })
     });
     let running = tokio::spawn(running);
-    let (keeping, folder) = (node.clone(), args.store.search_folder());
+    let (index_node, folder) = (node.clone(), args.store.search_folder());
     let indexing = supervise_task("keeping the search index", node.stopping.subscribe(), move || {
-        IndexKeeper::new(keeping.clone(), folder.clone(), keeping.settings.feature_settings()).run()
+        IndexKeeper::new(index_node.clone(), folder.clone(), index_node.settings.feature_settings()).run()
     });
     let indexing = tokio::spawn(indexing);
     warn_of_allowed_networks(&node);
@@ -81,14 +81,14 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     ));
     welcome_first_admin(&store, &base_url, &args).await?;
     let (stopped_at, broken) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
-    let (note, breaks, writer) = (stopped_at.clone(), broken.clone(), store.clone());
+    let (stop_time, breaks, writer) = (stopped_at.clone(), broken.clone(), store.clone());
     let stop = async move {
         tokio::select! {
             () = stop => {}
             () = writer.wait_until_broken() => breaks.store(true, Ordering::Relaxed),
         }
-        let _ = note.set(Instant::now());
-        told_stop.stopping.send_replace(true);
+        let _ = stop_time.set(Instant::now());
+        stopping_node.stopping.send_replace(true);
     };
     Server::run(listener, router, node.settings.connection_limits(), stop).await;
 

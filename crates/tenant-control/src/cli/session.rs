@@ -18,7 +18,7 @@ pub enum SessionCommand {
     /// Make a session cookie for the command line, or with --link a one-time sign-in link for a browser
     Create {
         #[command(flatten)]
-        whom: UserArgs,
+        user: UserArgs,
         /// A link that signs a browser in, once, within 15 minutes
         #[arg(long)]
         link: bool,
@@ -64,8 +64,8 @@ pub struct SessionSelector {
 
 pub async fn run(command: SessionCommand) -> Result<()> {
     match command {
-        SessionCommand::Create { whom, link, url, session, common } => {
-            run_create(&whom, link, &url, session, &common).await
+        SessionCommand::Create { user, link, url, session, common } => {
+            run_create(&user, link, &url, session, &common).await
         }
         SessionCommand::List { of, email, common } => {
             let store = store::open_store(&common.store).await?;
@@ -99,8 +99,8 @@ pub async fn run(command: SessionCommand) -> Result<()> {
         }
         SessionCommand::Revoke { of, which: SessionSelector { email, .. }, common } => {
             let store = store::open_store(&common.store).await?;
-            let whom = UserArgs { of, email: email.unwrap_or_default() };
-            let (tenant, user) = get_user(&store, &whom).await?;
+            let user_args = UserArgs { of, email: email.unwrap_or_default() };
+            let (tenant, user) = get_user(&store, &user_args).await?;
             let revoked = revoke_user_sessions(&open_as_operator(&store, &tenant), user.id).await?;
             common.output.print_value(&json!({ "revoked": revoked }), |_| {
                 format!("All sessions of {} have ended: {revoked}.", user.email)
@@ -110,14 +110,14 @@ pub async fn run(command: SessionCommand) -> Result<()> {
 }
 
 async fn run_create(
-    whom: &UserArgs,
+    user: &UserArgs,
     link: bool,
     url: &LinkArgs,
     session: SessionArgs,
     common: &CommonArgs,
 ) -> Result<()> {
     let store = store::open_store(&common.store).await?;
-    let (tenant, user) = get_user(&store, whom).await?;
+    let (tenant, user) = get_user(&store, user).await?;
     if user.status == UserStatus::Disabled {
         return Err(Error::internal(format!(
             "{} is disabled; `tenant-control admin user update --tenant {} --email {} --status active` enables them again",

@@ -244,15 +244,15 @@ pub async fn run(command: SsoCommand) -> Result<()> {
             let store = store::open_store(&common.store).await?;
             let tenant = get_tenant(&store, &of).await?;
             let db = open_as_operator(&store, &tenant);
-            let known = sso::find_domain(&db, &domain).await?;
-            let known = known.ok_or_else(|| {
+            let domain_record = sso::find_domain(&db, &domain).await?;
+            let domain_record = domain_record.ok_or_else(|| {
                 let slug = &tenant.slug;
                 Error::internal(format!(
                     "{slug} has no provider for {domain}; `tenant-control admin sso add` sets one up"
                 ))
             })?;
-            if known.verified_at.is_none() && !operator_word {
-                check_txt_record(&store, &known, dns_server).await?;
+            if domain_record.verified_at.is_none() && !operator_word {
+                check_txt_record(&store, &domain_record, dns_server).await?;
             }
             let verified = sso::verify_domain(&db, &domain).await?;
             common.output.print_value(&verified, |one| format!("The people of {} can sign on now.", one.domain))

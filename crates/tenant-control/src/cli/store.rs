@@ -33,8 +33,8 @@ async fn migrate_store(store: Store) -> Result<Store> {
 /// Opens the store for a command without migrating it.
 pub async fn open_unmigrated(args: &StoreArgs) -> Result<Store> {
     make_private_dir(&args.data_dir)?;
-    let world = Env { operator: operator_name(), ..Env::default() };
-    Store::open(args.store_options().on_lock_wait(print_wait), world).await
+    let env = Env { operator: operator_name(), ..Env::default() };
+    Store::open(args.store_options().on_lock_wait(print_wait), env).await
 }
 
 /// The operator's name for the audit trail: the user behind sudo, else the user of the operating system, by number if it has

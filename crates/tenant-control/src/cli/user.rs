@@ -14,7 +14,7 @@ pub enum UserCommand {
     /// Make a user
     Create {
         #[command(flatten)]
-        whom: UserArgs,
+        user: UserArgs,
         /// What the user may do: admin, technician or viewer
         #[arg(long, value_parser = parse_role)]
         role: Role,
@@ -30,7 +30,7 @@ pub enum UserCommand {
     /// Change a user; in force at once, also in open sessions. A tenant keeps one active admin
     Update {
         #[command(flatten)]
-        whom: UserArgs,
+        user: UserArgs,
         /// admin, technician or viewer
         #[arg(long, value_parser = parse_role)]
         role: Option<Role>,
@@ -49,14 +49,14 @@ pub enum UserCommand {
     /// Disable a user and end all their sessions; keys they made stay until revoked, and the address stays taken
     Delete {
         #[command(flatten)]
-        whom: UserArgs,
+        user: UserArgs,
         #[command(flatten)]
         common: CommonArgs,
     },
     /// Unlink a user from their providers and end all their sessions; the next sign-on with their verified address links them again
     Unlink {
         #[command(flatten)]
-        whom: UserArgs,
+        user: UserArgs,
         /// The provider's id, as `admin sso list` shows it [default: every provider]
         #[arg(long, value_parser = sso::parse_id)]
         provider: Option<ProviderId>,
@@ -78,32 +78,32 @@ fn parse_role(text: &str) -> Result<Role, String> {
 
 pub async fn run(command: UserCommand) -> Result<()> {
     match command {
-        UserCommand::Create { whom, role, name, platform_operator, common } => {
+        UserCommand::Create { user, role, name, platform_operator, common } => {
             let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &whom.of).await?;
+            let tenant = get_tenant(&store, &user.of).await?;
             let user =
-                create_user(&store, &tenant, NewUser { email: whom.email, name, role, platform_operator }).await?;
+                create_user(&store, &tenant, NewUser { email: user.email, name, role, platform_operator }).await?;
             common.output.print_value(&user, |user| format!("User {} ({}) was made.", user.email, user.id))
         }
-        UserCommand::Update { whom, role, platform_operator, name, status, common } => {
+        UserCommand::Update { user, role, platform_operator, name, status, common } => {
             let store = store::open_store(&common.store).await?;
-            let (tenant, user) = get_user(&store, &whom).await?;
+            let (tenant, user) = get_user(&store, &user).await?;
             let change = UserUpdate { name, role, platform_operator, status };
             let user = update_user(&store, &tenant, user.id, change).await?;
             common.output.print_value(&user, |user| {
                 format!("User {} is {}{}.", user.email, user.role.as_str(), status_suffix(user))
             })
         }
-        UserCommand::Delete { whom, common } => {
+        UserCommand::Delete { user, common } => {
             let store = store::open_store(&common.store).await?;
-            let (tenant, user) = get_user(&store, &whom).await?;
+            let (tenant, user) = get_user(&store, &user).await?;
             let change = UserUpdate { status: Some(UserStatus::Disabled), ..UserUpdate::default() };
             let user = update_user(&store, &tenant, user.id, change).await?;
             common.output.print_value(&user, |user| format!("User {} is disabled.", user.email))
         }
-        UserCommand::Unlink { whom, provider, common } => {
+        UserCommand::Unlink { user, provider, common } => {
             let store = store::open_store(&common.store).await?;
-            let (tenant, user) = get_user(&store, &whom).await?;
+            let (tenant, user) = get_user(&store, &user).await?;
             match unlink_user(&store, &tenant, user.id, provider).await? {
                 Some(user) => common.output.print_value(&user, format_unlinked),
                 None => common.output.print_value(&user, |user| format!("User {} has nothing to unlink.", user.email)),

@@ -32,14 +32,14 @@ pub struct WorkflowArgs {
 
 impl WorkflowArgs {
     pub fn workflow_settings(self, event_days: i64) -> WorkflowSettings {
-        let usual = WorkflowSettings::default();
-        let shorter = usual.run_max_ms.min(event_days * DAY_MS - HOUR_MS);
+        let defaults = WorkflowSettings::default();
+        let shorter = defaults.run_max_ms.min(event_days * DAY_MS - HOUR_MS);
         WorkflowSettings {
             runs_in_flight: self.workflow_runs_in_flight,
             runs_queued: self.workflow_runs_queued,
             runs_chained: self.workflow_runs_chained,
             run_max_ms: self.workflow_run_days.map_or(shorter, |days| days * DAY_MS),
-            ..usual
+            ..defaults
         }
     }
 

@@ -70,10 +70,10 @@ pub async fn get_openapi_document(
 ) -> Result<DocumentResponse> {
     query.parse()?;
     let document = document.get()?;
-    let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let client_tags = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     // RFC 9110 prescribes the weak comparison here: a weak tag equals a strong one.
     let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
-    let unchanged = known.flat_map(|line| line.split(',')).any(|tag| {
+    let unchanged = client_tags.flat_map(|line| line.split(',')).any(|tag| {
         let tag = tag.trim();
         tag == "*" || opaque(tag) == opaque(&document.etag)
     });

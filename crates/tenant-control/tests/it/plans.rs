@@ -320,8 +320,16 @@ async fn no_statement_walks_a_table_that_grows_on_sqlite() {
 }
 
 /// What nearly every write runs, beside the inserts of the audit trail and of events.
-const OFTEN: &[&str] =
-    &["LAST_TICK", "SET_CLOCK", "SUBSCRIBED", "HOLD", "SETTLE", "INSERT_ATTEMPT", "INSERT_TERMS", "INSERT_CHANGE"];
+const OFTEN: &[&str] = &[
+    "LAST_TICK",
+    "SET_CLOCK",
+    "SUBSCRIBED",
+    "EXTEND_LEASE",
+    "SAVE_OUTCOME",
+    "INSERT_ATTEMPT",
+    "INSERT_TERMS",
+    "INSERT_CHANGE",
+];
 
 /// SQLite makes a table, and throws it away, for what RETURNING returns and for an IN of three or more: each costs as much as
 /// the rest of a small statement.

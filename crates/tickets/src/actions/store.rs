@@ -97,8 +97,8 @@ async fn apply_patch(
     patch: TicketPatch,
     references: &[RecordReference],
 ) -> Result<Value> {
-    let known = store::prepare_change(tx, id, references).await?;
-    to_json_value(&store::change_ticket(tx, rights, known, &IfMatch::default(), patch).await?)
+    let pending_change = store::prepare_change(tx, id, references).await?;
+    to_json_value(&store::change_ticket(tx, rights, pending_change, &IfMatch::default(), patch).await?)
 }
 
 /// The same JSON that the route answers.

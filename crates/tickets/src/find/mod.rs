@@ -39,11 +39,11 @@ pub struct Filter {
 
 impl Filter {
     pub fn matches_ticket(&self, ticket: &Ticket) -> bool {
-        fn is_any<T: PartialEq>(wanted: Option<&Vec<T>>, value: &T) -> bool {
-            wanted.is_none_or(|wanted| wanted.contains(value))
+        fn is_any<T: PartialEq>(accepted: Option<&Vec<T>>, value: &T) -> bool {
+            accepted.is_none_or(|accepted| accepted.contains(value))
         }
-        fn has_any<T: PartialEq>(wanted: Option<&Vec<T>>, values: &[T]) -> bool {
-            wanted.is_none_or(|wanted| values.iter().any(|value| wanted.contains(value)))
+        fn has_any<T: PartialEq>(accepted: Option<&Vec<T>>, values: &[T]) -> bool {
+            accepted.is_none_or(|accepted| values.iter().any(|value| accepted.contains(value)))
         }
         is_any(self.status.as_ref(), &ticket.status)
             && is_any(self.priority.as_ref(), &ticket.priority)
@@ -61,8 +61,8 @@ impl Filter {
 
     /// Whether every word of the filter is a prefix of a word of the subject.
     fn has_words(&self, subject: &str) -> bool {
-        let spoken = if self.words.is_empty() { BTreeSet::new() } else { word_set(subject) };
-        self.words.iter().all(|start| spoken.iter().any(|word| word.starts_with(start.as_str())))
+        let subject_words = if self.words.is_empty() { BTreeSet::new() } else { word_set(subject) };
+        self.words.iter().all(|start| subject_words.iter().any(|word| word.starts_with(start.as_str())))
     }
 
     /// The number of conditions, without the two times, which bound a walk in their own order.
@@ -146,8 +146,9 @@ impl Filter {
 
     /// `true` for live tickets, `false` for done ones, or both.
     fn wanted_liveness(&self) -> Vec<bool> {
-        let wanted = |live: bool| self.status.as_ref().is_none_or(|any| any.iter().any(|one| one.is_done() != live));
-        [true, false].into_iter().filter(|live| wanted(*live)).collect()
+        let matches_liveness =
+            |live: bool| self.status.as_ref().is_none_or(|any| any.iter().any(|one| one.is_done() != live));
+        [true, false].into_iter().filter(|live| matches_liveness(*live)).collect()
     }
 }
 

@@ -68,9 +68,9 @@ impl TicketOrder {
 
     /// Missing dates come last in either direction.
     pub fn compare_keys(self, a: TicketSortKey, b: TicketSortKey) -> Ordering {
-        let places = (a.value, a.sequence, a.number).cmp(&(b.value, b.sequence, b.number));
+        let ordering = (a.value, a.sequence, a.number).cmp(&(b.value, b.sequence, b.number));
         let missing = a.value.is_none().cmp(&b.value.is_none());
-        missing.then(if self.descending { places.reverse() } else { places })
+        missing.then(if self.descending { ordering.reverse() } else { ordering })
     }
 
     /// Whether a reader can follow updates in this order.

@@ -265,10 +265,10 @@ impl TicketSearch<'_> {
         while self.rows_examined < most {
             let step = self.take_step(walk, walked.at, walked.rows).await?;
             for keys in step.keys.chunks(STEP_MAX) {
-                let wanted = self.filter_keys(keys, TicketOrder { by: SortBy::CreatedAt, ..self.order }).await?;
-                let wanted: HashSet<i64> = wanted.iter().map(|key| key.number).collect();
+                let matches = self.filter_keys(keys, TicketOrder { by: SortBy::CreatedAt, ..self.order }).await?;
+                let matches: HashSet<i64> = matches.iter().map(|key| key.number).collect();
                 // The key is the one that the walk saw, even if the ticket has moved since.
-                walked.found.extend(keys.iter().filter(|key| wanted.contains(&key.number)));
+                walked.found.extend(keys.iter().filter(|key| matches.contains(&key.number)));
             }
             if step.ended || walked.found.len() >= self.rows_wanted {
                 return Ok(true);
@@ -363,8 +363,8 @@ impl TicketSearch<'_> {
 
     /// Whether the change is not newer than `until`, up to which every statement sees all changes.
     fn is_visible(&self, key: TicketSortKey) -> bool {
-        let place = |at: i64| Tick { at: Timestamp::from_millis(at), sequence: key.sequence };
-        self.until.is_none_or(|until| key.value.is_some_and(|at| place(at) <= until))
+        let to_tick = |at: i64| Tick { at: Timestamp::from_millis(at), sequence: key.sequence };
+        self.until.is_none_or(|until| key.value.is_some_and(|at| to_tick(at) <= until))
     }
 
     /// The first of these keys after the start of the page, sorted and without duplicates.

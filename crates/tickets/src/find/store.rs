@@ -268,9 +268,9 @@ impl TicketSearch<'_> {
         self.rows_examined += keys.len();
         let inline = self.rows_examined <= INLINE_ROWS;
         let rows: Vec<TicketSummaryRow> = self.select_rows(&self.summary_select(keys, order), inline).await?;
-        let wanted = rows.iter().filter(|row| row.matches_filter(self.filter));
+        let matches = rows.iter().filter(|row| row.matches_filter(self.filter));
         let changed = |row: &TicketSummaryRow| Tick { at: row.updated_at, sequence: row.sequence };
-        Ok(wanted.map(|row| order.sort_key(row.number, changed(row), row.priority, row.due_at)).collect())
+        Ok(matches.map(|row| order.sort_key(row.number, changed(row), row.priority, row.due_at)).collect())
     }
 
     /// Selects those of these tickets that meet the conditions that SQL can check.
@@ -356,7 +356,7 @@ fn walk_select(order: TicketOrder, at: Option<TicketSortKey>, since: Option<i64>
     let edge = if order.descending { i64::MAX } else { i64::MIN };
     let at = at.unwrap_or(TicketSortKey { value: Some(edge), sequence: edge, number: edge });
     let value = at.value.unwrap_or(edge);
-    let (text, fields, mut place): (_, &[&'static str], _) = match order.by {
+    let (text, fields, mut seek_position): (_, &[&'static str], _) = match order.by {
         SortBy::CreatedAt => (NUMBERS, &["number"], vec![at.number]),
         SortBy::UpdatedAt => (UPDATES, &["updated_at", "sequence", "number"], vec![value, at.sequence, at.number]),
         SortBy::Priority => (PRIORITIES, &["priority", "number"], vec![value, at.number]),
@@ -371,11 +371,11 @@ fn walk_select(order: TicketOrder, at: Option<TicketSortKey>, since: Option<i64>
     };
     match bound {
         Some(bound) if order.descending => select = select.where_compare(first, Compare::Above, bound[0]),
-        Some(bound) => place = place.max(bound),
+        Some(bound) => seek_position = seek_position.max(bound),
         None => {}
     }
     select
-        .seek_after(fields, sort_direction(order), place.into_iter().map(Value::Int).collect())
+        .seek_after(fields, sort_direction(order), seek_position.into_iter().map(Value::Int).collect())
         .order_by(fields, sort_direction(order))
 }
 

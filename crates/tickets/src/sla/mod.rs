@@ -198,25 +198,25 @@ impl SlaClock {
     /// The pauses before a moment, including the current one if it began before it.
     fn pauses_until(&self, moment: Option<Timestamp>) -> Vec<(Timestamp, Timestamp)> {
         let Some(moment) = moment else { return self.pauses.clone() };
-        let under_way = self.paused_at.map(|paused_at| (paused_at, moment));
-        let all = self.pauses.iter().copied().chain(under_way);
+        let current = self.paused_at.map(|paused_at| (paused_at, moment));
+        let all = self.pauses.iter().copied().chain(current);
         all.filter(|(from, _)| *from < moment).map(|(from, until)| (from, until.min(moment))).collect()
     }
 
     /// When so many minutes of business hours have passed outside of pauses. A deadline within the counted time keeps its
-    /// known value, because later pauses do not move it.
+    /// previous value, because later pauses do not move it.
     fn compute_deadline(
         &self,
         calendar: &BusinessHours,
         minutes: i64,
-        known: Option<SlaDeadline>,
+        previous: Option<SlaDeadline>,
         pauses: &[(Timestamp, Timestamp)],
     ) -> SlaDeadline {
-        let moment = |ms: i64, known: Option<Timestamp>| {
+        let moment = |ms: i64, previous: Option<Timestamp>| {
             let (mut at, mut left) = (self.created_at, ms);
             if let Some(counted) = self.counted {
                 if ms <= counted.ms {
-                    return known.unwrap_or_else(|| calendar.moment_after(self.created_at, ms).min(counted.until));
+                    return previous.unwrap_or_else(|| calendar.moment_after(self.created_at, ms).min(counted.until));
                 }
                 (at, left) = (counted.until, ms - counted.ms);
             }
@@ -230,7 +230,8 @@ impl SlaClock {
             }
             calendar.moment_after(at, left)
         };
-        let (total, due_at, risk_at) = (minutes_ms(minutes), known.map(|at| at.due_at), known.map(|at| at.risk_at));
+        let (total, due_at, risk_at) =
+            (minutes_ms(minutes), previous.map(|at| at.due_at), previous.map(|at| at.risk_at));
         SlaDeadline { due_at: moment(total, due_at), risk_at: moment(total / 100 * RISK_PERCENT, risk_at) }
     }
 

@@ -122,11 +122,11 @@ pub enum DeliveryAction {
 
 impl FromBody for DeliveryAction {
     fn from_fields(fields: &mut BodyFields) -> Option<Self> {
-        let known = ["resend", "recover", "test"];
+        let actions = ["resend", "recover", "test"];
         let action = fields.read_required("action", |field| {
             field.read_parsed("unknown_action", |text| {
-                let found = known.into_iter().find(|known| *known == text);
-                found.ok_or_else(|| format!("must be one of {}", known.join(", ")))
+                let found = actions.into_iter().find(|action| *action == text);
+                found.ok_or_else(|| format!("must be one of {}", actions.join(", ")))
             })
         });
         match action? {

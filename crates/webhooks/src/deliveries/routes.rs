@@ -108,11 +108,11 @@ impl Reply for DeliveryActionResponse {
 
 impl IntoResponses for DeliveryActionResponse {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        let mut answers =
+        let mut responses =
             document_response::<Self>("202", "Accepted: the delivery to be sent, or the recovery that has begun.");
         // Added by hand: the record is named in the body, not in the query.
-        answers.insert("404".to_owned(), RefOr::Ref(Ref::from_response_name("NotFound")));
-        answers
+        responses.insert("404".to_owned(), RefOr::Ref(Ref::from_response_name("NotFound")));
+        responses
     }
 }
 

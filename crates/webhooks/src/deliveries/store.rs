@@ -187,53 +187,54 @@ pub(super) fn delivery_id_bound(event: EventId, digit: char) -> String {
 }
 
 pub async fn get_delivery(db: &Db, id: DeliveryId) -> Result<Delivery> {
-    let found = vec![db.get_one::<StoredDelivery>(GET, args![id]).await?];
-    attach_attempts(db, found).await?.pop().ok_or_else(Error::not_found)
+    let stored = vec![db.get_one::<StoredDelivery>(GET, args![id]).await?];
+    attach_attempts(db, stored).await?.pop().ok_or_else(Error::not_found)
 }
 
 /// How many attempts of one delivery are shown. A schedule has ten; a delivery that is resent often has more.
 pub const ATTEMPTS_SHOWN: usize = 100;
 
 /// Loads the attempts of these deliveries.
-pub(super) async fn attach_attempts(db: &Db, found: Vec<StoredDelivery>) -> Result<Vec<Delivery>> {
-    let attempts = match attempts_query(&found) {
+pub(super) async fn attach_attempts(db: &Db, stored: Vec<StoredDelivery>) -> Result<Vec<Delivery>> {
+    let attempts = match attempts_query(&stored) {
         Some(select) => db.select(&select).await?,
         None => Vec::new(),
     };
-    Ok(assemble_deliveries(found, attempts, db.env().now()))
+    Ok(assemble_deliveries(stored, attempts, db.env().now()))
 }
 
 /// Selects the newest attempts of each delivery; `None` when none has been attempted.
-fn attempts_query(found: &[StoredDelivery]) -> Option<Select> {
+fn attempts_query(stored: &[StoredDelivery]) -> Option<Select> {
     let arm = |id: DeliveryId, rows: usize| vec![id.into(), Value::Int(rows as i64)];
-    let tried: Vec<DeliveryId> = found.iter().filter(|one| one.attempts > 0).map(|one| one.record.id).collect();
-    let mut arms: Vec<Vec<Value>> = tried.iter().map(|id| arm(*id, ATTEMPTS_SHOWN)).collect();
+    let attempted: Vec<DeliveryId> =
+        stored.iter().filter(|delivery| delivery.attempts > 0).map(|delivery| delivery.record.id).collect();
+    let mut arms: Vec<Vec<Value>> = attempted.iter().map(|id| arm(*id, ATTEMPTS_SHOWN)).collect();
     // Padding to a power of two with arms that find nothing keeps the number of distinct statements small.
-    arms.resize(tried.len().next_power_of_two(), arm(*tried.first()?, 0));
+    arms.resize(attempted.len().next_power_of_two(), arm(*attempted.first()?, 0));
     Some(Select::union_arms(ATTEMPTS, arms))
 }
 
-fn assemble_deliveries(found: Vec<StoredDelivery>, attempts: Vec<StoredAttempt>, now: Timestamp) -> Vec<Delivery> {
+fn assemble_deliveries(stored: Vec<StoredDelivery>, attempts: Vec<StoredAttempt>, now: Timestamp) -> Vec<Delivery> {
     let mut by_delivery: HashMap<DeliveryId, Vec<(i64, DeliveryAttempt)>> = HashMap::new();
     for StoredAttempt { delivery_id, number, attempt } in attempts {
         by_delivery.entry(delivery_id).or_default().push((number, attempt));
     }
-    let with_attempts = |one: StoredDelivery| {
-        let mut attempts = by_delivery.remove(&one.record.id).unwrap_or_default();
+    let with_attempts = |delivery: StoredDelivery| {
+        let mut attempts = by_delivery.remove(&delivery.record.id).unwrap_or_default();
         attempts.sort_by_key(|(number, _)| *number);
-        Delivery { attempts: attempts.into_iter().map(|(_, attempt)| attempt).collect(), ..one.into_delivery(now) }
+        Delivery { attempts: attempts.into_iter().map(|(_, attempt)| attempt).collect(), ..delivery.into_delivery(now) }
     };
-    found.into_iter().map(with_attempts).collect()
+    stored.into_iter().map(with_attempts).collect()
 }
 
 async fn read_delivery(tx: &mut Tx, id: DeliveryId) -> Result<Delivery> {
     let now = tx.env().now();
-    let found = vec![tx.get_one::<StoredDelivery>(GET, args![id]).await?];
-    let attempts = match attempts_query(&found) {
+    let stored = vec![tx.get_one::<StoredDelivery>(GET, args![id]).await?];
+    let attempts = match attempts_query(&stored) {
         Some(select) => tx.select(&select).await?,
         None => Vec::new(),
     };
-    assemble_deliveries(found, attempts, now).pop().ok_or_else(Error::not_found)
+    assemble_deliveries(stored, attempts, now).pop().ok_or_else(Error::not_found)
 }
 
 /// The next tenant, by id, that has or had endpoints.
@@ -282,7 +283,7 @@ pub async fn resend_delivery(tx: &mut Tx, rights: &Rights, id: DeliveryId) -> Re
         Err(error) if error.code() == kernel::base::Code::NotFound => {
             return Err(Error::conflict("The endpoint of this delivery has been deleted."));
         }
-        found => found?,
+        result => result?,
     };
     // The endpoint's events may have changed since, and with them what its readers may see.
     if !is_subscribed(&webhook.events, &delivery.event_type) && delivery.event_type != WEBHOOK_TEST.name() {
@@ -381,9 +382,9 @@ pub async fn run_recovery_step(
             }
             let now = tx.env().now();
             let window = args![position, through, RECOVERY_STEP];
-            let found: Vec<(i64, EventId, String, String, Timestamp)> = tx.list(RECOVERABLE, window).await?;
+            let events: Vec<(i64, EventId, String, String, Timestamp)> = tx.list(RECOVERABLE, window).await?;
             let (mut last, mut queued) = (position, 0);
-            for (sequence, event, kind, record, at) in &found {
+            for (sequence, event, kind, record, at) in &events {
                 last = *sequence;
                 if !is_subscribed(&patterns, kind) {
                     continue;
@@ -394,9 +395,9 @@ pub async fn run_recovery_step(
                 }
                 queued += requeued;
             }
-            let done = (found.len() as i64) < RECOVERY_STEP;
+            let done = (events.len() as i64) < RECOVERY_STEP;
             let finished_at = done.then_some(now);
-            let (examined, queued) = (found.len() as i64, queued.cast_signed());
+            let (examined, queued) = (events.len() as i64, queued.cast_signed());
             tx.exec(RECOVERED, args![id, last, examined, queued, finished_at]).await?;
             Ok(if done { RecoveryProgress::Done } else { RecoveryProgress::More })
         })
@@ -420,7 +421,7 @@ pub async fn send_test(tx: &mut Tx, id: WebhookId) -> Result<Delivery> {
             [delivery_id_bound(published.id, '0').into(), delivery_id_bound(published.id, 'z').into()],
         )
         .limit(1);
-    let made = tx.select::<StoredDelivery>(&select).await?.into_iter().next();
-    let made = made.ok_or_else(|| Error::internal("a test made no delivery"))?;
-    Ok(made.into_delivery(published.at))
+    let delivery = tx.select::<StoredDelivery>(&select).await?.into_iter().next();
+    let delivery = delivery.ok_or_else(|| Error::internal("a test made no delivery"))?;
+    Ok(delivery.into_delivery(published.at))
 }

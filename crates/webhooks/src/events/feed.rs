@@ -21,7 +21,7 @@ const WINDOW: i64 = 2_000;
 const STEPS_MAX: usize = 50;
 
 /// Where a reader stands in the feed: after which sequence, and since when it needs events to be kept. That time is the time
-/// of the next event, of any kind, if there is one; else the time at which the reader was told that there is none.
+/// of the next event, of any kind, if there is one; else the time at which the reader found that there is none.
 #[derive(Clone, Copy)]
 struct FeedPosition {
     sequence: i64,
@@ -45,13 +45,13 @@ impl FeedPosition {
 /// Which events a reader selects and may see, and how many of them.
 struct FeedFilter {
     families: Vec<&'static str>,
-    wanted: FeedSelection,
+    selection: FeedSelection,
     limit: usize,
 }
 
 impl FeedFilter {
-    fn includes_event(&self, told: &FeedRow) -> bool {
-        self.families.contains(&told.family.as_str()) && self.wanted.includes_event(&told.family, &told.kind)
+    fn includes_event(&self, row: &FeedRow) -> bool {
+        self.families.contains(&row.family.as_str()) && self.selection.includes_event(&row.family, &row.kind)
     }
 }
 
@@ -62,7 +62,7 @@ type FeedSlice = (Vec<Box<RawValue>>, bool);
 /// reaches back to this position, the database is not queried.
 pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> Result<FeedResponse> {
     let ListQuery { from_now, types, page, .. } = query;
-    let wanted = types.map_or(Ok(FeedSelection::All), |types| FeedSelection::from_patterns(&types))?;
+    let selection = types.map_or(Ok(FeedSelection::All), |types| FeedSelection::from_patterns(&types))?;
     let beginning = if from_now { store::read_head(db).await? } else { 0 };
     let mut position = match page.cursor_position(caller, PATH)?.as_deref() {
         Some([Value::Int(sequence), Value::Int(at)]) => {
@@ -70,9 +70,9 @@ pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> R
         }
         _ => FeedPosition { sequence: beginning, at: caller.app().env.now() },
     };
-    let mut given = page.has_cursor().then_some(position);
+    let mut cursor = page.has_cursor().then_some(position);
     let families = registry().readable_families(caller.scopes());
-    let mut filter = FeedFilter { families, wanted, limit: page.limit };
+    let mut filter = FeedFilter { families, selection, limit: page.limit };
     let until = Instant::now() + caller.app().settings.news_wait_max;
     let readers: FeedReaders = caller.app().settings.feature_settings();
     let mut batch = readers.find_latest(caller.tenant_id());
@@ -80,30 +80,30 @@ pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> R
     loop {
         let taken = batch.as_deref().and_then(|batch| take_from_batch(batch, &filter, &mut position));
         let (data, has_more) = match taken {
-            Some(found) => found,
-            None => read_from_store(caller, db, &filter, &mut position, given).await?,
+            Some(taken) => taken,
+            None => read_from_store(caller, db, &filter, &mut position, cursor).await?,
         };
         if !data.is_empty() || has_more || is_over || Instant::now() >= until {
             let next = [Value::Int(position.sequence), Value::Int(position.at.as_millis())];
             let (next_cursor, next_link) = page.sign_next(caller, PATH, &next)?;
             return Ok(FeedResponse { data, has_more, next_cursor, next_link });
         }
-        given = None;
-        let Some(joined) = &mut waiter else {
+        cursor = None;
+        let Some(active) = &mut waiter else {
             // Added to the waiters before the last look, so that a write in between is noticed.
             batch = waiter.insert(readers.add_waiter(caller, db)).find_latest();
             continue;
         };
-        match caller.wait_for_news(wait_for_news(caller, joined, &filter, &mut position, until)).await? {
+        match caller.wait_for_news(wait_for_news(caller, active, &filter, &mut position, until)).await? {
             WaitOutcome::News => {}
             WaitOutcome::TimedOut => is_over = true,
-            WaitOutcome::ReaderEnded => *joined = readers.add_waiter(caller, db),
+            WaitOutcome::ReaderEnded => *active = readers.add_waiter(caller, db),
         }
-        batch = joined.find_latest();
+        batch = active.find_latest();
         // The rights as they are now, not as they were when the request arrived. Rights of a batch are valid for its events
         // alone.
-        let judged = batch.as_ref().filter(|batch| batch.events_behind(position.sequence).is_some());
-        let rights = match judged.and_then(|batch| caller.check_rights(&batch.rights)) {
+        let current = batch.as_ref().filter(|batch| batch.events_behind(position.sequence).is_some());
+        let rights = match current.and_then(|batch| caller.check_rights(&batch.rights)) {
             Some(rights) => rights?,
             None => caller.confirm_rights_now().await?,
         };
@@ -166,9 +166,9 @@ async fn wait_for_news(
 fn take_from_batch(batch: &FeedBatch, filter: &FeedFilter, position: &mut FeedPosition) -> Option<FeedSlice> {
     let (mut data, mut bytes) = (Vec::new(), PageBytes::default());
     for event in batch.events_behind(position.sequence)?.filter(|event| filter.includes_event(&event.0)) {
-        let (told, body) = event.as_ref();
-        if data.len() == filter.limit || !bytes.fits_bytes(told.bytes) {
-            *position = FeedPosition::before_event((told.sequence, told.at));
+        let (row, body) = event.as_ref();
+        if data.len() == filter.limit || !bytes.fits_bytes(row.bytes) {
+            *position = FeedPosition::before_event((row.sequence, row.at));
             return Some((data, true));
         }
         data.push(body.clone());
@@ -177,20 +177,20 @@ fn take_from_batch(batch: &FeedBatch, filter: &FeedFilter, position: &mut FeedPo
     Some((data, false))
 }
 
-/// The caller's events from the database, and moves the position past them. The cursor in `given` is refused if events after
-/// it have been deleted.
+/// The caller's events from the database, and moves the position past them. A cursor is refused if events after it have
+/// been deleted.
 async fn read_from_store(
     caller: &Caller,
     db: &Db,
     filter: &FeedFilter,
     position: &mut FeedPosition,
-    given: Option<FeedPosition>,
+    cursor: Option<FeedPosition>,
 ) -> Result<FeedSlice> {
     let read_at = caller.app().env.now();
     let (data, has_more) = read_windows(db, filter, position).await?;
     // Checked after reading: events that are kept now were kept during the read.
-    if let Some(given) = given {
-        check_kept(caller, db, given).await?;
+    if let Some(cursor) = cursor {
+        check_kept(caller, db, cursor).await?;
     }
     if !has_more {
         position.at = read_at;
@@ -199,11 +199,11 @@ async fn read_from_store(
 }
 
 /// Refuses a cursor if events after it have been deleted: going on would skip them silently.
-async fn check_kept(caller: &Caller, db: &Db, given: FeedPosition) -> Result<()> {
+async fn check_kept(caller: &Caller, db: &Db, cursor: FeedPosition) -> Result<()> {
     let kept_since = caller.app().env.now().plus_ms(-caller.app().settings.event_retention_ms);
-    if given.at >= kept_since
-        || store::is_kept(db, given.sequence).await?
-        || store::read_head(db).await? == given.sequence
+    if cursor.at >= kept_since
+        || store::is_kept(db, cursor.sequence).await?
+        || store::read_head(db).await? == cursor.sequence
     {
         return Ok(());
     }
@@ -213,25 +213,25 @@ async fn check_kept(caller: &Caller, db: &Db, given: FeedPosition) -> Result<()>
 
 /// Reads window by window until a page is full or [`STEPS_MAX`] is reached.
 async fn read_windows(db: &Db, filter: &FeedFilter, position: &mut FeedPosition) -> Result<FeedSlice> {
-    let FeedFilter { families, wanted, limit } = filter;
+    let FeedFilter { families, selection, limit } = filter;
     let head = store::read_head(db).await?;
     for _ in 0..STEPS_MAX {
         if position.sequence >= head {
             return Ok((Vec::new(), false));
         }
         let through = head.min(position.sequence + WINDOW);
-        let mut found = store::list_window(db, families, wanted, (position.sequence, through), limit + 1).await?;
+        let mut rows = store::list_window(db, families, selection, (position.sequence, through), limit + 1).await?;
         let mut bytes = PageBytes::default();
-        let fit = found.iter().take(*limit).take_while(|told| bytes.fits_bytes(told.bytes)).count();
+        let fit = rows.iter().take(*limit).take_while(|row| bytes.fits_bytes(row.bytes)).count();
         // After a window that was read to its end, sequences without an event are skipped in one query.
-        let next = match found.get(fit) {
+        let next = match rows.get(fit) {
             Some(left) => Some((left.sequence, left.at)),
             None if through < head => store::find_next_event(db, through).await?,
             None => None,
         };
-        found.truncate(fit);
+        rows.truncate(fit);
         let data: Vec<Box<RawValue>> =
-            store::attach_bodies(db, found).await?.into_iter().map(|(_, body)| body).collect();
+            store::attach_bodies(db, rows).await?.into_iter().map(|(_, body)| body).collect();
         position.sequence = head;
         if let Some(next) = next {
             *position = FeedPosition::before_event(next);

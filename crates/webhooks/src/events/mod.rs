@@ -88,7 +88,7 @@ impl FeedSelection {
             FeedSelection::All => true,
             FeedSelection::AllButTests => kind != WEBHOOK_TEST.name(),
             FeedSelection::Kinds(kinds) => {
-                let named = |wanted: &str| kinds.iter().any(|kind| kind == wanted);
+                let named = |name: &str| kinds.iter().any(|kind| kind == name);
                 named(kind) || (family == kernel::events::family_of(CUSTOM_KINDS) && named(CUSTOM_KINDS))
             }
         }

@@ -107,7 +107,7 @@ impl FeedReaders {
     fn remove_if_unused(&self, tenant: TenantId, feed: &Arc<TenantFeed>) -> bool {
         let mut feeds = lock_mutex(&self.0);
         let is_unused = lock_mutex(&feed.waiting).is_empty();
-        if is_unused && feeds.get(&tenant).is_some_and(|known| Arc::ptr_eq(known, feed)) {
+        if is_unused && feeds.get(&tenant).is_some_and(|current| Arc::ptr_eq(current, feed)) {
             feeds.remove(&tenant);
         }
         is_unused
@@ -155,7 +155,7 @@ struct FeedReader {
 }
 
 impl FeedReader {
-    async fn run(self, batches: watch::Sender<LastFeedBatch>, mut news: Receiver<TenantId>) {
+    async fn run(self, batches: watch::Sender<LastFeedBatch>, mut commits: Receiver<TenantId>) {
         let mut last: LastFeedBatch = None;
         while !self.readers.remove_if_unused(self.tenant, &self.feed) {
             match self.read_batch(last.as_deref()).await {
@@ -167,7 +167,7 @@ impl FeedReader {
                 // The waiters now read from the store themselves, and report the error.
                 Err(error) => return tracing::debug!(%error, tenant = %self.tenant, "failed to read the feed"),
             }
-            await_news(&mut news, self.tenant).await;
+            await_commit(&mut commits, self.tenant).await;
         }
     }
 
@@ -182,15 +182,15 @@ impl FeedReader {
             Some(last) if last.through < through => self.extend_batch(last, through).await?,
             _ => (through, Vec::new()),
         };
-        let standings: HashSet<CredentialRef> = lock_mutex(&self.feed.waiting).values().copied().collect();
-        let rights = RightsBatch::load_rights(&self.db, standings).await?;
+        let credentials: HashSet<CredentialRef> = lock_mutex(&self.feed.waiting).values().copied().collect();
+        let rights = RightsBatch::load_rights(&self.db, credentials).await?;
         Ok(Some(FeedBatch { after, through, events, rights, read_at }))
     }
 
     /// The last events up to `through`, and the sequence after which they are complete.
     async fn extend_batch(&self, last: &FeedBatch, through: i64) -> Result<(i64, Vec<FeedEvent>)> {
-        let most = (BATCH_EVENTS_MAX, BATCH_BYTES_MAX);
-        let Some(fresh) = store::list_fresh(&self.db, (last.through, through), most).await? else {
+        let limits = (BATCH_EVENTS_MAX, BATCH_BYTES_MAX);
+        let Some(fresh) = store::list_fresh(&self.db, (last.through, through), limits).await? else {
             return Ok((through, Vec::new()));
         };
         let events: Vec<FeedEvent> = last.events.iter().cloned().chain(fresh.into_iter().map(Arc::new)).collect();
@@ -200,21 +200,21 @@ impl FeedReader {
             bytes <= BATCH_BYTES_MAX
         });
         let left_out = events.len() - fit.count();
-        let after = left_out.checked_sub(1).map_or(last.after, |place| events[place].0.sequence);
+        let after = left_out.checked_sub(1).map_or(last.after, |index| events[index].0.sequence);
         Ok((after, events[left_out..].to_vec()))
     }
 }
 
 /// Waits for a write of this tenant, at most for the poll interval, because another node may have written. Queued
 /// notifications are drained, so that many writes cause one round.
-async fn await_news(news: &mut Receiver<TenantId>, tenant: TenantId) {
+async fn await_commit(commits: &mut Receiver<TenantId>, tenant: TenantId) {
     let poll = Instant::now() + Duration::from_millis(POLL_MS.unsigned_abs());
     loop {
-        match tokio::time::timeout_at(poll, news.recv()).await {
-            Ok(Ok(told)) if told != tenant => {}
+        match tokio::time::timeout_at(poll, commits.recv()).await {
+            Ok(Ok(committed)) if committed != tenant => {}
             Ok(Err(RecvError::Closed)) => return tokio::time::sleep_until(poll).await,
             _ => break,
         }
     }
-    while !matches!(news.try_recv(), Err(TryRecvError::Empty | TryRecvError::Closed)) {}
+    while !matches!(commits.try_recv(), Err(TryRecvError::Empty | TryRecvError::Closed)) {}
 }

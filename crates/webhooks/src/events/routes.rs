@@ -51,7 +51,7 @@ impl FromParams for ListQuery {
             from_now: params
                 .take_flag(QueryParam::new("start", start).with_pattern("^now$").unbound_from_cursor(), "now")?,
             types: params.take_list(QueryParam::new("types", types), word, |word| {
-                registry().can_subscribe(word).is_ok_and(|known| known).then(|| word.to_owned())
+                registry().can_subscribe(word).is_ok_and(|allowed| allowed).then(|| word.to_owned())
             })?,
             page: PageRequest::take_page(params)?,
         };
@@ -101,12 +101,12 @@ impl IntoResponse for EventListResponse {
 
 impl IntoResponses for EventListResponse {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        let mut answers = document_response::<Self>(
+        let mut responses = document_response::<Self>(
             "200",
             "The catalogue; with `view=feed`, events, and always a `next_cursor`; with `id`, one event.",
         );
-        answers.insert("404".to_owned(), RefOr::Ref(Ref::from_response_name("NotFound")));
-        answers
+        responses.insert("404".to_owned(), RefOr::Ref(Ref::from_response_name("NotFound")));
+        responses
     }
 }
 

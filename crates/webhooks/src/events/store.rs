@@ -71,15 +71,15 @@ pub async fn find_next_event(db: &Db, after: i64) -> Result<Option<(i64, Timesta
 /// The body of one event, if it is of these families.
 pub async fn get_event_body(db: &Db, families: &[&'static str], id: EventId) -> Result<Box<RawValue>> {
     let select = Select::new(ONE).bind_value(id).where_in("family", families.iter().copied()).limit(1);
-    let found: Vec<String> = db.select(&select).await?;
-    to_raw_json(found.into_iter().next().ok_or_else(Error::not_found)?)
+    let bodies: Vec<String> = db.select(&select).await?;
+    to_raw_json(bodies.into_iter().next().ok_or_else(Error::not_found)?)
 }
 
 /// The selected events of these families above `after` and up to `through`, in order.
 pub async fn list_window(
     db: &Db,
     families: &[&'static str],
-    wanted: &FeedSelection,
+    selection: &FeedSelection,
     (after, through): (i64, i64),
     limit: usize,
 ) -> Result<Vec<FeedRow>> {
@@ -87,12 +87,12 @@ pub async fn list_window(
         .bind_value(SHORT_BYTES_MAX)
         .where_in("family", families.iter().copied())
         .append_sql("AND sequence > ? AND sequence <= ?", [after.into(), through.into()]);
-    let select = match wanted {
+    let select = match selection {
         FeedSelection::All => select,
         FeedSelection::AllButTests => select.append_sql("AND type <> ?", [WEBHOOK_TEST.name().into()]),
         FeedSelection::Kinds(kinds) => {
-            let whole = kinds.iter().any(|kind| kind == CUSTOM_KINDS);
-            let kind = if whole { "CASE WHEN family = 'custom' THEN 'custom.*' ELSE type END" } else { "type" };
+            let has_custom = kinds.iter().any(|kind| kind == CUSTOM_KINDS);
+            let kind = if has_custom { "CASE WHEN family = 'custom' THEN 'custom.*' ELSE type END" } else { "type" };
             select.where_in(kind, kinds.iter().map(String::as_str))
         }
     };
@@ -105,26 +105,27 @@ pub async fn list_fresh(
     (after, through): (i64, i64),
     (events_max, bytes_max): (usize, usize),
 ) -> Result<Option<Vec<(FeedRow, Box<RawValue>)>>> {
-    let most = events_max as i64 + 1;
-    let told: Vec<FeedRow> = db.list(FRESH, args![SHORT_BYTES_MAX, after, through, most]).await?;
-    if told.len() > events_max || told.iter().map(|one| one.bytes).sum::<usize>() > bytes_max {
+    let limit = events_max as i64 + 1;
+    let rows: Vec<FeedRow> = db.list(FRESH, args![SHORT_BYTES_MAX, after, through, limit]).await?;
+    if rows.len() > events_max || rows.iter().map(|row| row.bytes).sum::<usize>() > bytes_max {
         return Ok(None);
     }
-    attach_bodies(db, told).await.map(Some)
+    attach_bodies(db, rows).await.map(Some)
 }
 
 /// The rows with their bodies, in order. A row whose body is missing has been cleaned away meanwhile and is left out.
-pub async fn attach_bodies(db: &Db, told: Vec<FeedRow>) -> Result<Vec<(FeedRow, Box<RawValue>)>> {
-    let long: Vec<i64> = told.iter().filter(|one| one.body.is_none()).map(|one| one.sequence).collect();
-    let mut read: HashMap<i64, String> = HashMap::new();
+pub async fn attach_bodies(db: &Db, rows: Vec<FeedRow>) -> Result<Vec<(FeedRow, Box<RawValue>)>> {
+    let long: Vec<i64> = rows.iter().filter(|row| row.body.is_none()).map(|row| row.sequence).collect();
+    let mut long_bodies: HashMap<i64, String> = HashMap::new();
     if !long.is_empty() {
-        let most = long.len();
-        let found: Vec<(i64, String)> = db.select(&Select::new(BODIES).where_in("sequence", long).limit(most)).await?;
-        read.extend(found);
+        let limit = long.len();
+        let loaded: Vec<(i64, String)> =
+            db.select(&Select::new(BODIES).where_in("sequence", long).limit(limit)).await?;
+        long_bodies.extend(loaded);
     }
-    let bodies = told.into_iter().filter_map(|mut one| {
-        let body = one.body.take().or_else(|| read.remove(&one.sequence))?;
-        Some(to_raw_json(body).map(|body| (one, body)))
+    let bodies = rows.into_iter().filter_map(|mut row| {
+        let body = row.body.take().or_else(|| long_bodies.remove(&row.sequence))?;
+        Some(to_raw_json(body).map(|body| (row, body)))
     });
     bodies.collect()
 }

@@ -12,16 +12,16 @@ kernel::statements! {
     /// Deleted endpoints are included: their deliveries may still wait to be marked as skipped.
     NEXT_ENDPOINT = "SELECT id FROM webhooks WHERE tenant_id = $1 AND id > $2 ORDER BY id LIMIT 1";
     CHANGED_AT = "SELECT updated_at FROM webhooks WHERE tenant_id = $1 AND id = $2";
-    BRING_BACK = "UPDATE webhooks SET updated_at = $3,
+    CLAMP_ENDPOINT = "UPDATE webhooks SET updated_at = $3,
             created_at = CASE WHEN created_at > $3 THEN $3 ELSE created_at END,
             deleted_at = CASE WHEN deleted_at > $3 THEN $3 ELSE deleted_at END
         WHERE tenant_id = $1 AND id = $2 AND updated_at > $3";
     /// An overlap that ends later than any rotation until now could have set ($5) is moved back by $3, the time by which the
     /// endpoint's last change is ahead of now ($4), but not to before now.
-    BRING_OVERLAP_BACK = "UPDATE webhook_secrets SET valid_until = CASE WHEN valid_until - $3 < $4 THEN $4
+    CLAMP_OVERLAP = "UPDATE webhook_secrets SET valid_until = CASE WHEN valid_until - $3 < $4 THEN $4
             WHEN valid_until - $3 > $5 THEN $5 ELSE valid_until - $3 END
         WHERE tenant_id = $1 AND webhook_id = $2 AND valid_until > $5";
-    BRING_STATE_BACK = "UPDATE webhook_states SET
+    CLAMP_STATE = "UPDATE webhook_states SET
             last_success_at = CASE WHEN last_success_at > $3 THEN $3 ELSE last_success_at END,
             last_failure_at = CASE WHEN last_failure_at > $3 THEN $3 ELSE last_failure_at END,
             failing_since = CASE WHEN failing_since > $3 THEN $3 ELSE failing_since END,
@@ -30,9 +30,9 @@ kernel::statements! {
         WHERE tenant_id = $1 AND webhook_id = $2";
     /// Attempts that were under way when their node died, only a few; they become pending again when the lane is next
     /// leased.
-    BRING_UNDER_WAY_BACK = "UPDATE deliveries /* INDEXED BY deliveries_under_way */ SET next_attempt_at = $3
+    CLAMP_IN_FLIGHT = "UPDATE deliveries /* INDEXED BY deliveries_under_way */ SET next_attempt_at = $3
         WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'delivering' AND next_attempt_at > $4";
-    BRING_WAITING_BACK = "UPDATE deliveries SET next_attempt_at = $3 WHERE tenant_id = $1 AND id IN
+    CLAMP_PENDING = "UPDATE deliveries SET next_attempt_at = $3 WHERE tenant_id = $1 AND id IN
         (SELECT d.id FROM deliveries d /* INDEXED BY deliveries_due */ WHERE d.tenant_id = $1
             AND d.webhook_id = $2 AND d.status = 'pending' AND d.next_attempt_at > $4 ORDER BY d.next_attempt_at, d.event_sequence LIMIT $5)";
 }
@@ -40,19 +40,19 @@ kernel::statements! {
 /// Clamps future timestamps of a tenant's endpoints and deliveries, before the tenant's clock is set back. A delivery that
 /// waits longer than any retry can is due now. Returns how many deliveries changed.
 pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
-    let mut all = 0;
+    let mut total = 0;
     let mut after = String::new();
     while let Some(id) = db.find::<WebhookId>(NEXT_ENDPOINT, args![after]).await? {
         loop {
-            let brought = db.write(async move |tx| clamp_endpoint_step(tx, id, now).await).await?;
-            all += brought;
-            if brought < STEP_ROWS.unsigned_abs() {
+            let clamped = db.write(async move |tx| clamp_endpoint_step(tx, id, now).await).await?;
+            total += clamped;
+            if clamped < STEP_ROWS.unsigned_abs() {
                 break;
             }
         }
         after = id.to_string();
     }
-    Ok(all)
+    Ok(total)
 }
 
 /// One step for one endpoint. The lock order is: endpoint, lane, state, deliveries.
@@ -61,15 +61,15 @@ async fn clamp_endpoint_step(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Resu
     let lane = id.to_string();
     // The endpoint may have been removed meanwhile.
     let Some(changed_at) = tx.find::<Timestamp>(CHANGED_AT, args![id]).await? else { return Ok(0) };
-    let later_ms = (changed_at.as_millis() - now.as_millis()).max(0);
-    tx.exec(BRING_BACK, args![id, now]).await?;
-    tx.exec(BRING_OVERLAP_BACK, args![id, later_ms, now, overlap_end]).await?;
+    let ahead_ms = (changed_at.as_millis() - now.as_millis()).max(0);
+    tx.exec(CLAMP_ENDPOINT, args![id, now]).await?;
+    tx.exec(CLAMP_OVERLAP, args![id, ahead_ms, now, overlap_end]).await?;
     lanes::clamp_future_timestamps(tx, WEBHOOK_LANE, &lane, now, latest).await?;
-    tx.exec(BRING_STATE_BACK, args![id, now, latest]).await?;
-    let under_way = tx.exec(BRING_UNDER_WAY_BACK, args![id, now, latest]).await?;
-    let brought = tx.exec(BRING_WAITING_BACK, args![id, now, latest, STEP_ROWS]).await?;
-    if brought + under_way > 0 {
+    tx.exec(CLAMP_STATE, args![id, now, latest]).await?;
+    let in_flight = tx.exec(CLAMP_IN_FLIGHT, args![id, now, latest]).await?;
+    let clamped = tx.exec(CLAMP_PENDING, args![id, now, latest, STEP_ROWS]).await?;
+    if clamped + in_flight > 0 {
         lanes::wake_lane(tx, WEBHOOK_LANE, &lane).await?;
     }
-    Ok(brought)
+    Ok(clamped)
 }

@@ -16,7 +16,7 @@ use super::schedule::{HOLDING_STATUSES, cap_retry_after, next_attempt, parse_ret
 use super::{Endpoint, SenderSettings, sign, store};
 
 /// How much of a response body is read; the rest is dropped.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
+const RESPONSE_BYTES_MAX: usize = 64 << 10;
 const USER_AGENT: &str = concat!("tenant-control/", env!("CARGO_PKG_VERSION"));
 static WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 static WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -32,24 +32,26 @@ pub async fn send_delivery(
     endpoint: Arc<Endpoint>,
     mut due: DueDelivery,
 ) -> DeliveryOutcome {
-    let (at, asked) = (app.env.now(), endpoint.version);
-    let again = DeliveryVerdict::Retry(at.plus_ms(settings.first_wait_ms()));
+    let (at, endpoint_version) = (app.env.now(), endpoint.version);
+    let retry_later = DeliveryVerdict::Retry(at.plus_ms(settings.first_wait_ms()));
     let body = match load_body(&db, &mut due).await {
         Ok(Some(body)) => body,
-        Ok(None) => return DeliveryOutcome::for_unsent(due, asked, DeliveryVerdict::Expired),
+        Ok(None) => return DeliveryOutcome::for_unsent(due, endpoint_version, DeliveryVerdict::Expired),
         // The database is unreachable: nothing was sent, and no attempt is counted.
         Err(error) => {
             tracing::warn!(%error, delivery = %due.id, "failed to read the payload of a delivery");
-            return DeliveryOutcome::for_unsent(due, asked, again);
+            return DeliveryOutcome::for_unsent(due, endpoint_version, retry_later);
         }
     };
     let Some(request) = build_request(&settings, &endpoint, db.tenant_id(), &due, body, at) else {
-        return DeliveryOutcome::for_unsent(due, asked, DeliveryVerdict::GivenUp);
+        return DeliveryOutcome::for_unsent(due, endpoint_version, DeliveryVerdict::GivenUp);
     };
     let (attempt, not_before) = match app.outbound.send_request(request).await {
         Ok(response) => read_response(at, app.env.now(), &response),
         // Our own limit held the request back, which is no failure of the endpoint and costs no attempt.
-        Err(failure) if failure.kind == FailureKind::HeldBack => return DeliveryOutcome::for_unsent(due, asked, again),
+        Err(failure) if failure.kind == FailureKind::HeldBack => {
+            return DeliveryOutcome::for_unsent(due, endpoint_version, retry_later);
+        }
         Err(failure) => read_failure(at, app.env.now(), &failure),
     };
     let now = app.env.now();
@@ -57,7 +59,7 @@ pub async fn send_delivery(
         let tries = usize::try_from(due.tries + 1).unwrap_or(usize::MAX);
         next_attempt(&settings.schedule_ms, tries, now, not_before, &app.env.random)
     };
-    let fate = match attempt.status_code {
+    let verdict = match attempt.status_code {
         _ if attempt.error.is_none() => DeliveryVerdict::Succeeded,
         Some(GONE) => DeliveryVerdict::Gone(retry()),
         _ => retry().map_or(DeliveryVerdict::GivenUp, DeliveryVerdict::Retry),
@@ -65,7 +67,7 @@ pub async fn send_delivery(
     let holds = attempt.status_code.is_some_and(|status| HOLDING_STATUSES.contains(&status));
     let hold_until = not_before.filter(|_| holds).map(|until| cap_retry_after(until, now));
     let hold = hold_until.and_then(|until| Some((until, endpoint.target.clone()?)));
-    DeliveryOutcome { due, attempt: Some(attempt), verdict: fate, endpoint_version: asked, retry_after: hold }
+    DeliveryOutcome { due, attempt: Some(attempt), verdict, endpoint_version, retry_after: hold }
 }
 
 /// The payload; `None` when it is no longer kept.
@@ -79,9 +81,9 @@ async fn load_body(db: &Db, due: &mut DueDelivery) -> Result<Option<Bytes>> {
 pub type EndpointHeaders = HeaderMap;
 
 /// The headers that every request to an endpoint has: the tenant's own, and our constant ones. `None` if one cannot be sent.
-pub fn build_base_headers(of_owner: &BTreeMap<String, String>) -> Option<EndpointHeaders> {
-    let mut headers = HeaderMap::with_capacity(of_owner.len() + OUR_HEADERS);
-    for (name, value) in of_owner {
+pub fn build_base_headers(tenant_headers: &BTreeMap<String, String>) -> Option<EndpointHeaders> {
+    let mut headers = HeaderMap::with_capacity(tenant_headers.len() + OUR_HEADERS);
+    for (name, value) in tenant_headers {
         headers.insert(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
     }
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -110,7 +112,7 @@ fn build_request(
         headers,
         body,
         timeout: settings.timeout,
-        body_max: ANSWER_BYTES_MAX,
+        body_max: RESPONSE_BYTES_MAX,
         tenant,
     })
 }
@@ -133,7 +135,7 @@ fn read_response(at: Timestamp, now: Timestamp, response: &OutboundResponse) -> 
 fn read_failure(at: Timestamp, now: Timestamp, failure: &Failure) -> (DeliveryAttempt, Option<Timestamp>) {
     let broken = format!("{}: {}", failure.kind.as_str(), failure.detail);
     let error = match failure.status.and_then(find_status_error) {
-        Some(fault) => format!("{fault}, and then {broken}"),
+        Some(status_error) => format!("{status_error}, and then {broken}"),
         None => broken,
     };
     let attempt = DeliveryAttempt {

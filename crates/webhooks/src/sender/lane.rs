@@ -69,7 +69,7 @@ impl LaneWork for EndpointLane {
         job.due.id
     }
 
-    async fn load_lane(&mut self, under_way: &JobsInFlight<DeliveryId>) -> Result<LoadResult> {
+    async fn load_lane(&mut self, in_flight: &JobsInFlight<DeliveryId>) -> Result<LoadResult> {
         if !self.marks_cleared {
             self.marks_cleared = store::reset_delivering(&self.lane, self.id).await?;
             if !self.marks_cleared {
@@ -87,7 +87,7 @@ impl LaneWork for EndpointLane {
             // Deliveries that were pending when the endpoint was disabled are skipped once the attempts under way have
             // ended.
             self.queue.clear();
-            if !under_way.is_empty() {
+            if !in_flight.is_empty() {
                 return Ok(LoadResult::Paused);
             }
             if !self.drain_waiting(&endpoint).await? {
@@ -100,7 +100,7 @@ impl LaneWork for EndpointLane {
         if endpoint.ordered && endpoint.state.records_missing {
             // Attempts under way were loaded without their record id, so their end would not release held deliveries.
             self.queue.clear();
-            if !under_way.is_empty() {
+            if !in_flight.is_empty() {
                 return Ok(LoadResult::Paused);
             }
             return if self.fill_records(endpoint.version).await? {
@@ -122,14 +122,14 @@ impl LaneWork for EndpointLane {
 
     async fn load_due_jobs(
         &mut self,
-        under_way: &JobsInFlight<DeliveryId>,
+        in_flight: &JobsInFlight<DeliveryId>,
     ) -> Result<Option<dispatch::DueJobs<DeliveryJob>>> {
         let Some(endpoint) = self.endpoint.as_ref().map(|loaded| loaded.endpoint.clone()) else {
             return Ok(Some(dispatch::DueJobs::default()));
         };
-        let Some(mut jobs) = self.take_jobs(&endpoint, under_way).await? else { return Ok(None) };
+        let Some(mut jobs) = self.take_jobs(&endpoint, in_flight).await? else { return Ok(None) };
         let mut next = None;
-        if jobs.is_empty() && self.is_recovery_due(under_way) {
+        if jobs.is_empty() && self.is_recovery_due(in_flight) {
             self.last_recovery_step_at = Instant::now();
             let (events, ordered) = (endpoint.events.clone(), endpoint.ordered);
             let recovered = deliveries::run_recovery_step(&self.lane, self.id, events, ordered).await?;
@@ -140,14 +140,14 @@ impl LaneWork for EndpointLane {
                     self.recovering = recovered == deliveries::RecoveryProgress::More;
                     self.queue.reload_if_exhausted();
                     next = Some(self.now());
-                    let Some(filled) = self.take_jobs(&endpoint, under_way).await? else { return Ok(None) };
+                    let Some(filled) = self.take_jobs(&endpoint, in_flight).await? else { return Ok(None) };
                     jobs = filled;
                 }
             }
         }
         let now = self.now();
         let pause = self.find_pause(now);
-        if !jobs.is_empty() || !under_way.is_empty() {
+        if !jobs.is_empty() || !in_flight.is_empty() {
             next = pause.filter(|_| !self.queue.is_empty()).map(|(until, _)| until);
         } else if next.is_none() {
             next = store::find_next_attempt(self.lane.db(), self.id).await?;
@@ -162,27 +162,27 @@ impl LaneWork for EndpointLane {
     fn start_job(&mut self, job: DeliveryJob) -> BoxFuture<'static, JobCompletion<DeliveryOutcome>> {
         let SenderContext { node, settings } = self.sending.clone();
         let DeliveryJob { endpoint, due, permit } = job;
-        let (db, spare, again) =
+        let (db, spare, retry_at) =
             (self.lane.db().clone(), due.without_body(), self.now().plus_ms(settings.first_wait_ms()));
-        let asked = endpoint.version;
+        let endpoint_version = endpoint.version;
         let sending = attempt::send_delivery(node.app().clone(), db, settings, endpoint, due);
         Box::pin(async move {
             let _permit = permit;
             let sent = AssertUnwindSafe(sending).catch_unwind().await;
             JobCompletion::Unsaved(sent.unwrap_or_else(|_| {
                 tracing::error!(delivery = %spare.id, "delivery attempt panicked");
-                DeliveryOutcome::for_unsent(spare, asked, DeliveryVerdict::Retry(again))
+                DeliveryOutcome::for_unsent(spare, endpoint_version, DeliveryVerdict::Retry(retry_at))
             }))
         })
     }
 
     fn save_outcomes(&mut self, outcomes: Arc<Vec<DeliveryOutcome>>) -> BoxFuture<'static, Result<SaveReport>> {
         let now = self.now();
-        let (mut learnt, mut reason) = (None, None);
+        let (mut endpoint_health, mut reason) = (None, None);
         if let Some(LoadedEndpoint { pace, endpoint }) = &mut self.endpoint {
             let version = endpoint.version;
             let any = |is: fn(&DeliveryOutcome, i64) -> bool| outcomes.iter().any(|outcome| is(outcome, version));
-            learnt = Some(EndpointHealth::new(version, pace, &outcomes, now));
+            endpoint_health = Some(EndpointHealth::new(version, pace, &outcomes, now));
             let failing_ms = pace.failing_since().map_or(0, |since| now.as_millis() - since.as_millis());
             if any(DeliveryOutcome::is_gone) {
                 reason = Some((version, "gone"));
@@ -193,11 +193,11 @@ impl LaneWork for EndpointLane {
         self.pending_disable = reason;
         let (lane, id) = (self.lane.clone(), self.id);
         Box::pin(async move {
-            let held = save_outcomes(&lane, id, outcomes, learnt).await?;
-            if let (true, Some((asked, reason))) = (held, reason) {
-                store::auto_disable_endpoint(&lane, id, asked, reason).await?;
+            let lease_held = save_outcomes(&lane, id, outcomes, endpoint_health).await?;
+            if let (true, Some((endpoint_version, reason))) = (lease_held, reason) {
+                store::auto_disable_endpoint(&lane, id, endpoint_version, reason).await?;
             }
-            Ok(SaveReport { lease_held: held, must_reload: reason.is_some() })
+            Ok(SaveReport { lease_held, must_reload: reason.is_some() })
         })
     }
 
@@ -207,7 +207,7 @@ impl LaneWork for EndpointLane {
         self.counters.count_attempt(outcome);
         let now = self.now();
         let Some(LoadedEndpoint { pace, endpoint }) = &mut self.endpoint else { return };
-        pace.hold_until(endpoint.target.as_ref().and_then(|place| outcome.find_retry_after(place.as_str())));
+        pace.hold_until(endpoint.target.as_ref().and_then(|target| outcome.find_retry_after(target.as_str())));
         if outcome.is_gone(endpoint.version) {
             self.gone_version = Some(endpoint.version);
         }
@@ -262,32 +262,32 @@ impl EndpointLane {
     /// Reloads the endpoint if it has changed; `None` when it has been deleted for good.
     async fn reload_endpoint(&mut self) -> Result<Option<Arc<Endpoint>>> {
         let (secrets, tenant) = (&self.sending.node.secrets, self.lane.tenant_id);
-        let known = self.endpoint.as_ref().map(|loaded| &loaded.endpoint);
-        match store::load_endpoint(self.lane.db(), secrets, tenant, self.id, known.map(AsRef::as_ref)).await? {
+        let current = self.endpoint.as_ref().map(|loaded| &loaded.endpoint);
+        match store::load_endpoint(self.lane.db(), secrets, tenant, self.id, current.map(AsRef::as_ref)).await? {
             // A resent delivery goes first, and later events of its record that are already in the queue have to wait.
-            EndpointLookup::Unchanged if known.is_some_and(|known| known.ordered) => self.queue.clear(),
+            EndpointLookup::Unchanged if current.is_some_and(|current| current.ordered) => self.queue.clear(),
             EndpointLookup::Unchanged => self.queue.reload_from_front(),
             EndpointLookup::Gone => self.endpoint = None,
-            EndpointLookup::Changed(read) => self.replace_endpoint(read),
+            EndpointLookup::Changed(reloaded) => self.replace_endpoint(reloaded),
         }
-        let read = self.endpoint.as_ref().map(|loaded| loaded.endpoint.clone());
-        self.recovering = read.as_ref().is_some_and(|read| read.recovering);
-        Ok(read)
+        let reloaded = self.endpoint.as_ref().map(|loaded| loaded.endpoint.clone());
+        self.recovering = reloaded.as_ref().is_some_and(|reloaded| reloaded.recovering);
+        Ok(reloaded)
     }
 
-    fn replace_endpoint(&mut self, read: Box<Endpoint>) {
+    fn replace_endpoint(&mut self, reloaded: Box<Endpoint>) {
         self.queue.clear();
         self.holds_released = false;
         // The pace is kept until the endpoint is disabled or its URL changes; enabling it or a new URL starts over.
-        let goes_on = |known: &Endpoint| {
-            known.target.is_some() && known.target == read.target && known.generation == read.generation
+        let keeps_pace = |current: &Endpoint| {
+            current.target.is_some() && current.target == reloaded.target && current.generation == reloaded.generation
         };
         let mut pace = match self.endpoint.take() {
-            Some(loaded) if goes_on(&loaded.endpoint) => loaded.pace,
-            _ => self.build_pace(&read),
+            Some(loaded) if keeps_pace(&loaded.endpoint) => loaded.pace,
+            _ => self.build_pace(&reloaded),
         };
-        pace.set_rate_limit(read.rate_limit_per_second, self.now());
-        self.endpoint = Some(LoadedEndpoint { endpoint: Arc::from(read), pace });
+        pace.set_rate_limit(reloaded.rate_limit_per_second, self.now());
+        self.endpoint = Some(LoadedEndpoint { endpoint: Arc::from(reloaded), pace });
     }
 
     fn build_pace(&self, endpoint: &Endpoint) -> Pace {
@@ -312,11 +312,11 @@ impl EndpointLane {
 
     /// Sets the record id of deliveries that were pending when order was enabled. False when the lease is lost.
     async fn fill_records(&self, version: i64) -> Result<bool> {
-        let mut place = FRONT;
+        let mut position = FRONT;
         loop {
-            match fill_records(&self.lane, (self.id, version), place).await? {
+            match fill_records(&self.lane, (self.id, version), position).await? {
                 FillProgress::Lost => return Ok(false),
-                FillProgress::UpTo(reached) => place = reached,
+                FillProgress::UpTo(reached) => position = reached,
                 FillProgress::All => return Ok(true),
             }
         }
@@ -326,21 +326,21 @@ impl EndpointLane {
     async fn take_jobs(
         &mut self,
         endpoint: &Arc<Endpoint>,
-        under_way: &JobsInFlight<DeliveryId>,
+        in_flight: &JobsInFlight<DeliveryId>,
     ) -> Result<Option<VecDeque<DeliveryJob>>> {
         let mut jobs = VecDeque::new();
-        let (now, running) = (self.now(), under_way.running_count());
-        let ends = self.pending_disable.is_some() || self.gone_version == Some(endpoint.version);
-        let Some(loaded) = self.endpoint.as_mut().filter(|_| !ends) else { return Ok(Some(jobs)) };
-        let room = loaded.pace.free_slots(running, now);
-        if room == 0 {
+        let (now, running) = (self.now(), in_flight.running_count());
+        let is_ending = self.pending_disable.is_some() || self.gone_version == Some(endpoint.version);
+        let Some(loaded) = self.endpoint.as_mut().filter(|_| !is_ending) else { return Ok(Some(jobs)) };
+        let free_slots = loaded.pace.free_slots(running, now);
+        if free_slots == 0 {
             return Ok(Some(jobs));
         }
-        if !self.queue.load_due(&self.lane, self.id, endpoint.ordered, now, under_way).await? {
+        if !self.queue.load_due(&self.lane, self.id, endpoint.ordered, now, in_flight).await? {
             return Ok(None);
         }
         let permits = self.sending.node.outbound.request_permits();
-        while jobs.len() < room && !self.queue.is_empty() {
+        while jobs.len() < free_slots && !self.queue.is_empty() {
             let Some(permit) = permits.try_acquire(self.lane.tenant_id, running + jobs.len()) else { break };
             let Some(due) = self.queue.pop_delivery() else { break };
             loaded.pace.record_start();
@@ -350,8 +350,8 @@ impl EndpointLane {
     }
 
     /// Whether a recovery step is due: only when no other delivery is left to start.
-    fn is_recovery_due(&self, under_way: &JobsInFlight<DeliveryId>) -> bool {
-        let is_time = under_way.is_empty() || self.last_recovery_step_at.elapsed() >= RECOVERY_INTERVAL;
+    fn is_recovery_due(&self, in_flight: &JobsInFlight<DeliveryId>) -> bool {
+        let is_time = in_flight.is_empty() || self.last_recovery_step_at.elapsed() >= RECOVERY_INTERVAL;
         self.recovering && self.queue.is_empty() && is_time
     }
 }

@@ -41,7 +41,7 @@ pub struct SenderSettings {
     pub timeout: Duration,
     /// An endpoint that only fails for this long is disabled.
     pub auto_disable_ms: i64,
-    /// See [`Limits::lanes_max`].
+    /// See [`DispatchLimits::lanes_max`].
     pub lanes_max: usize,
     /// How long a node works on a lane while other lanes wait.
     pub tenure: Duration,

@@ -92,8 +92,8 @@ impl DeliveryOutcome {
     }
 
     /// Until when this URL asked for no request at all, if it did.
-    pub fn find_retry_after(&self, place: &str) -> Option<Timestamp> {
-        self.retry_after.as_ref().filter(|(_, asked)| asked.as_str() == place).map(|(until, _)| *until)
+    pub fn find_retry_after(&self, url: &str) -> Option<Timestamp> {
+        self.retry_after.as_ref().filter(|(_, target)| target.as_str() == url).map(|(until, _)| *until)
     }
 
     /// The verdict, given the endpoint's present version and whether it is enabled.
@@ -102,7 +102,7 @@ impl DeliveryOutcome {
             DeliveryVerdict::Gone(retry) if enabled && version != self.endpoint_version => {
                 retry.map_or(DeliveryVerdict::GivenUp, DeliveryVerdict::Retry)
             }
-            fate => fate,
+            verdict => verdict,
         }
     }
 
@@ -114,7 +114,7 @@ impl DeliveryOutcome {
             (Some(attempt), _) => {
                 let error = attempt.error.as_deref().unwrap_or_default();
                 let code = error.split(':').next().unwrap_or_default();
-                let known = [
+                let labels = [
                     "http_status",
                     "redirect",
                     "name_not_resolved",
@@ -124,7 +124,7 @@ impl DeliveryOutcome {
                     "connection_broken",
                 ];
                 let refused = Code::TargetNotAllowed.name();
-                known.into_iter().chain([refused]).find(|known| *known == code).unwrap_or("other")
+                labels.into_iter().chain([refused]).find(|label| *label == code).unwrap_or("other")
             }
         }
     }

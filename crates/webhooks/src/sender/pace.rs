@@ -54,7 +54,8 @@ impl Pace {
     pub fn new(rate_per_second: Option<i64>, state: &EndpointState, probe_wait_ms: i64, now: Timestamp) -> Self {
         let (failures, failing_since) = (state.consecutive_failures, state.failing_since);
         let window = if failures == 0 { WINDOW_START } else { 1 };
-        let paused = |why: PauseReason| state.paused.filter(|(_, reason)| *reason == why).map(|(until, _)| until);
+        let paused =
+            |expected: PauseReason| state.paused.filter(|(_, reason)| *reason == expected).map(|(until, _)| until);
         let mut bucket = rate_per_second.map(|rate| EndpointTokenBucket { rate, tokens: 1_000, at: now });
         if let (Some(bucket), Some(until)) = (&mut bucket, paused(PauseReason::RateLimit)) {
             // The next token is available at the saved time, not one interval from now.
@@ -80,16 +81,16 @@ impl Pace {
     }
 
     /// How many attempts may be started now, beside those under way.
-    pub fn free_slots(&mut self, under_way: usize, now: Timestamp) -> usize {
+    pub fn free_slots(&mut self, in_flight: usize, now: Timestamp) -> usize {
         if self.held_until.is_some_and(|until| until > now) {
             return 0;
         }
-        let room = if self.failures >= BREAKER_AFTER {
-            usize::from(under_way == 0 && self.paused_until.is_none_or(|until| until <= now))
+        let slots = if self.failures >= BREAKER_AFTER {
+            usize::from(in_flight == 0 && self.paused_until.is_none_or(|until| until <= now))
         } else {
-            self.window.saturating_sub(under_way)
+            self.window.saturating_sub(in_flight)
         };
-        self.bucket.as_mut().map_or(room, |bucket| room.min(bucket.refill_tokens(now)))
+        self.bucket.as_mut().map_or(slots, |bucket| slots.min(bucket.refill_tokens(now)))
     }
 
     pub fn record_start(&mut self) {
@@ -133,7 +134,8 @@ impl Pace {
             (failing, PauseReason::Failing),
             (empty, PauseReason::RateLimit),
         ];
-        let pauses = pauses.into_iter().filter_map(|(until, why)| Some((until.filter(|until| *until > now)?, why)));
+        let pauses =
+            pauses.into_iter().filter_map(|(until, reason)| Some((until.filter(|until| *until > now)?, reason)));
         pauses.max_by_key(|(until, _)| *until)
     }
 }
@@ -148,10 +150,10 @@ struct EndpointTokenBucket {
 
 impl EndpointTokenBucket {
     fn refill_tokens(&mut self, now: Timestamp) -> usize {
-        let passed = (now.as_millis() - self.at.as_millis()).clamp(0, MINUTE_MS);
+        let elapsed_ms = (now.as_millis() - self.at.as_millis()).clamp(0, MINUTE_MS);
         // One token per second is a thousandth per millisecond. A tenth of a second's worth may be saved up.
         let saved_max = (self.rate * 100).max(1_000);
-        self.tokens = (self.tokens + passed * self.rate).min(saved_max);
+        self.tokens = (self.tokens + elapsed_ms * self.rate).min(saved_max);
         self.at = now;
         usize::try_from(self.tokens / 1_000).unwrap_or(0)
     }
@@ -215,16 +217,16 @@ mod tests {
         pace.hold_until(Some(NOW.plus_ms(1_000)));
         pace.hold_until(None);
         pace.record_success();
-        let noted = pace.find_pause(NOW);
-        assert_eq!(noted, Some((NOW.plus_ms(60_000), PauseReason::RetryAfter)));
-        for mut pace in [pace, Pace::new(None, &state(noted), 5_000, NOW)] {
+        let saved = pace.find_pause(NOW);
+        assert_eq!(saved, Some((NOW.plus_ms(60_000), PauseReason::RetryAfter)));
+        for mut pace in [pace, Pace::new(None, &state(saved), 5_000, NOW)] {
             assert_eq!(
                 (pace.free_slots(0, NOW.plus_ms(59_999)), pace.free_slots(0, NOW.plus_ms(60_000)) > 0),
                 (0, true)
             );
             assert_eq!(pace.find_pause(NOW.plus_ms(60_000)), None);
         }
-        let mut failing = Pace::new(None, &state(noted), 5_000, NOW);
+        let mut failing = Pace::new(None, &state(saved), 5_000, NOW);
         (0..50).for_each(|_| failing.record_failure(NOW.plus_ms(30_000)));
         assert_eq!(
             failing.find_pause(NOW.plus_ms(30_000)),

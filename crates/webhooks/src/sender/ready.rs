@@ -73,15 +73,15 @@ impl DueQueue {
         id: WebhookId,
         ordered: bool,
         now: Timestamp,
-        under_way: &JobsInFlight<DeliveryId>,
+        in_flight: &JobsInFlight<DeliveryId>,
     ) -> Result<bool> {
         let mut limit = if ordered { ORDERED_LOAD_MAX } else { LOAD_MAX };
-        while let Some(place) = self.resume_after.filter(|_| self.waiting.is_empty()) {
-            let found = store::load_due_deliveries(lane.db(), id, ordered, now, place, limit).await?;
-            let last = found.last().map(|due| (due.next_attempt_at, due.event_sequence));
-            self.resume_after = last.filter(|_| found.len() == limit);
-            let found = found.into_iter().filter(|due| !under_way.contains_job(&due.id));
-            let (behind, ready): (Vec<DueDelivery>, Vec<DueDelivery>) = found.partition(|due| due.is_behind);
+        while let Some(position) = self.resume_after.filter(|_| self.waiting.is_empty()) {
+            let loaded = store::load_due_deliveries(lane.db(), id, ordered, now, position, limit).await?;
+            let last = loaded.last().map(|due| (due.next_attempt_at, due.event_sequence));
+            self.resume_after = last.filter(|_| loaded.len() == limit);
+            let loaded = loaded.into_iter().filter(|due| !in_flight.contains_job(&due.id));
+            let (behind, ready): (Vec<DueDelivery>, Vec<DueDelivery>) = loaded.partition(|due| due.is_behind);
             if !behind.is_empty() && !hold_behind(lane, behind.iter().map(|due| due.id).collect()).await? {
                 return Ok(false);
             }

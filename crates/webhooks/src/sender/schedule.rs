@@ -34,18 +34,18 @@ pub fn next_attempt(
     tries: usize,
     now: Timestamp,
     retry_after: Option<Timestamp>,
-    chance: &RandomSource,
+    random: &RandomSource,
 ) -> Option<Timestamp> {
     let wait = *schedule_ms.get(tries.checked_sub(1)?)?;
-    let drawn = i64::from(u16::from_be_bytes(chance.secret_bytes()));
+    let drawn = i64::from(u16::from_be_bytes(random.secret_bytes()));
     let factor = 1_000 - SPREAD + drawn * 2 * SPREAD / i64::from(u16::MAX);
     let planned = now.plus_ms(wait.saturating_mul(factor) / 1_000);
     Some(retry_after.map_or(planned, |at| planned.max(cap_retry_after(at, now))))
 }
 
 /// Caps the time that an endpoint asked for.
-pub fn cap_retry_after(asked: Timestamp, now: Timestamp) -> Timestamp {
-    asked.min(now.plus_ms(RETRY_AFTER_MAX_MS))
+pub fn cap_retry_after(requested: Timestamp, now: Timestamp) -> Timestamp {
+    requested.min(now.plus_ms(RETRY_AFTER_MAX_MS))
 }
 
 /// The time in a `Retry-After`: seconds from now, or a date.
@@ -66,12 +66,12 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_millis(1_768_471_200_000);
 
-    fn wait(tries: usize, asked: Option<i64>) -> Option<i64> {
+    fn wait(tries: usize, retry_after_ms: Option<i64>) -> Option<i64> {
         let next = next_attempt(
             &SCHEDULE_MS,
             tries,
             NOW,
-            asked.map(|ms| NOW.plus_ms(ms)),
+            retry_after_ms.map(|ms| NOW.plus_ms(ms)),
             &RandomSource::with_seed(tries as u64),
         )?;
         Some(next.as_millis() - NOW.as_millis())

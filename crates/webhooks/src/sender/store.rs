@@ -75,21 +75,21 @@ kernel::statements! {
         WHERE tenant_id = $1 AND id IN (SELECT d.id FROM deliveries d /* INDEXED BY deliveries_due */
             WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'pending' AND d.generation < $4 LIMIT $5)";
     /// Newer deliveries that were held behind one that is now skipped.
-    LET_GO = "UPDATE deliveries /* INDEXED BY deliveries_due */ SET next_attempt_at = $3
+    RELEASE_HELD = "UPDATE deliveries /* INDEXED BY deliveries_due */ SET next_attempt_at = $3
         WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending' AND next_attempt_at IS NULL
             AND NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant_id = $1 AND e.webhook_id = $2
                 AND e.record_id = deliveries.record_id AND e.event_sequence < deliveries.event_sequence
                 AND e.status IN ('pending', 'delivering'))";
     DRAINED = "UPDATE webhook_states SET drained = $3 WHERE tenant_id = $1 AND webhook_id = $2";
     /// Deliveries that were held while the endpoint was ordered, which it no longer is.
-    UNHOLD = "UPDATE deliveries SET next_attempt_at = $3, record_id = NULL
+    RELEASE_ALL_HELD = "UPDATE deliveries SET next_attempt_at = $3, record_id = NULL
         WHERE tenant_id = $1 AND id IN (SELECT d.id FROM deliveries d /* INDEXED BY deliveries_due */
             WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'pending' AND d.next_attempt_at IS NULL LIMIT $4)";
     HELD = "SELECT id FROM deliveries /* INDEXED BY deliveries_due */ WHERE tenant_id = $1 AND webhook_id = $2 AND status = 'pending'
         AND next_attempt_at IS NULL LIMIT 1";
-    FORGET_STATE = "DELETE FROM webhook_states WHERE tenant_id = $1 AND webhook_id = $2";
-    FORGET_RECOVERY = "DELETE FROM webhook_recoveries WHERE tenant_id = $1 AND webhook_id = $2";
-    KNOWN = "SELECT w.version, r.position FROM webhooks w
+    DELETE_STATE = "DELETE FROM webhook_states WHERE tenant_id = $1 AND webhook_id = $2";
+    DELETE_RECOVERY = "DELETE FROM webhook_recoveries WHERE tenant_id = $1 AND webhook_id = $2";
+    CURRENT_VERSION = "SELECT w.version, r.position FROM webhooks w
         LEFT JOIN webhook_recoveries r ON r.tenant_id = w.tenant_id AND r.webhook_id = w.id AND r.finished_at IS NULL
         WHERE w.tenant_id = $1 AND w.id = $2";
 }
@@ -167,22 +167,22 @@ pub enum EndpointLookup {
     Gone,
 }
 
-/// Loads the endpoint of a lane, if it differs from the one that is `known`.
+/// Loads the endpoint of a lane, if it differs from `current`.
 pub async fn load_endpoint(
     db: &Db,
     secrets: &Secrets,
     tenant: TenantId,
     id: WebhookId,
-    known: Option<&Endpoint>,
+    current: Option<&Endpoint>,
 ) -> Result<EndpointLookup> {
     let Some(stored) = db.find::<StoredEndpoint>(ENDPOINT, args![id]).await? else { return Ok(EndpointLookup::Gone) };
     let mut endpoint = stored.endpoint;
-    let same = |known: &Endpoint| {
-        let noted = |state: &EndpointState| (state.drained, state.records_missing);
-        let drained = noted(&known.state) == noted(&endpoint.state);
-        known.version == endpoint.version && known.recovering == endpoint.recovering && drained
+    let same = |current: &Endpoint| {
+        let progress = |state: &EndpointState| (state.drained, state.records_missing);
+        let drained = progress(&current.state) == progress(&endpoint.state);
+        current.version == endpoint.version && current.recovering == endpoint.recovering && drained
     };
-    if known.is_some_and(same) {
+    if current.is_some_and(same) {
         return Ok(EndpointLookup::Unchanged);
     }
     endpoint.skip_reason = match stored.status.as_str() {
@@ -240,13 +240,13 @@ pub fn pause_columns(pause: Option<(Timestamp, PauseReason)>) -> (Option<Timesta
 }
 
 /// Extends the lease, and marks slow attempts as `delivering`. False when the lease is lost.
-pub async fn mark_delivering(lane: &LeasedLane, under_way: Vec<DeliveryId>) -> Result<bool> {
+pub async fn mark_delivering(lane: &LeasedLane, ids: Vec<DeliveryId>) -> Result<bool> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
             let holds = held.extend_lease(tx).await?;
             if holds {
-                tx.enqueue_each(MARK, under_way.into_iter().map(|id| vec![id.into()]).collect()).await?;
+                tx.enqueue_each(MARK, ids.into_iter().map(|id| vec![id.into()]).collect()).await?;
             }
             Ok(holds)
         })
@@ -291,7 +291,7 @@ pub async fn drain_step(
             let more = drained == STEP_ROWS.unsigned_abs();
             if !more {
                 let now = tx.env().now();
-                tx.exec(LET_GO, args![id, now]).await?;
+                tx.exec(RELEASE_HELD, args![id, now]).await?;
                 tx.exec(DRAINED, args![id, generation]).await?;
             }
             Ok(Some(more))
@@ -312,8 +312,8 @@ pub async fn release_held_step(lane: &LeasedLane, id: WebhookId) -> Result<Optio
                 return Ok(None);
             }
             let now = tx.env().now();
-            let let_go = tx.exec(UNHOLD, args![id, now, STEP_ROWS]).await?;
-            Ok(Some(let_go == STEP_ROWS.unsigned_abs()))
+            let released = tx.exec(RELEASE_ALL_HELD, args![id, now, STEP_ROWS]).await?;
+            Ok(Some(released == STEP_ROWS.unsigned_abs()))
         })
         .await
 }
@@ -324,8 +324,8 @@ pub async fn remove_lane(lane: &LeasedLane, id: WebhookId) -> Result<()> {
     lane.db()
         .write(async move |tx| {
             if held.extend_lease(tx).await? {
-                tx.exec(FORGET_STATE, args![id]).await?;
-                tx.exec(FORGET_RECOVERY, args![id]).await?;
+                tx.exec(DELETE_STATE, args![id]).await?;
+                tx.exec(DELETE_RECOVERY, args![id]).await?;
                 held.delete_lane(tx).await?;
             }
             Ok(())
@@ -346,7 +346,7 @@ pub async fn release_lane(
         .write(async move |tx| {
             let holding = held.send_lease_extension(tx).await?;
             let next = tx.send_query::<Option<Timestamp>>(NEXT, vec![id.into()]).await?;
-            let known = tx.send_query::<(i64, Option<i64>)>(KNOWN, vec![id.into()]).await?;
+            let version_query = tx.send_query::<(i64, Option<i64>)>(CURRENT_VERSION, vec![id.into()]).await?;
             if !holding.is_held(tx).await? {
                 return Ok(());
             }
@@ -357,16 +357,18 @@ pub async fn release_lane(
             if recovering && can_recover(tx, id).await? {
                 due_at = Some(now);
             }
-            let now_known = tx.await_rows(known).await?.pop();
+            let current = tx.await_rows(version_query).await?.pop();
             // A pause of an older version does not apply to this one.
-            let pause = pause.filter(|_| now_known.is_some_and(|(read, _)| read == version));
+            let pause = pause.filter(|_| current.is_some_and(|(stored_version, _)| stored_version == version));
             let mut not_before = pause.map(|(until, _)| until);
             if let (Some(at), Some(until)) = (due_at, not_before) {
                 due_at = Some(at.max(until));
                 let (paused_until, paused_reason) = pause_columns(pause);
                 tx.exec(UPDATE_PAUSE, args![id, paused_until, paused_reason]).await?;
             }
-            if now_known.is_none_or(|(read, position)| (read, position.is_some()) != (version, recovering)) {
+            if current
+                .is_none_or(|(stored_version, position)| (stored_version, position.is_some()) != (version, recovering))
+            {
                 (due_at, not_before) = (Some(now), None);
             }
             held.release_lease(tx, due_at, not_before).await.map(drop)
@@ -376,7 +378,12 @@ pub async fn release_lane(
 
 /// Disables the endpoint and publishes an event, unless it has changed since the version that gave the reason. The tenant's
 /// clock is locked before the lane, as everywhere.
-pub async fn auto_disable_endpoint(lane: &LeasedLane, id: WebhookId, asked: i64, reason: &'static str) -> Result<()> {
+pub async fn auto_disable_endpoint(
+    lane: &LeasedLane,
+    id: WebhookId,
+    endpoint_version: i64,
+    reason: &'static str,
+) -> Result<()> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
@@ -384,7 +391,7 @@ pub async fn auto_disable_endpoint(lane: &LeasedLane, id: WebhookId, asked: i64,
             if !held.extend_lease(tx).await? {
                 return Ok(());
             }
-            if let Some(webhook) = auto_disable(tx, id, asked, reason).await? {
+            if let Some(webhook) = auto_disable(tx, id, endpoint_version, reason).await? {
                 events::publish(tx, &WEBHOOK_AUTO_DISABLED, id, &webhook).await?;
             }
             Ok(())

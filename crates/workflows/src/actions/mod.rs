@@ -51,8 +51,8 @@ impl FromBody for HttpRequest {
     fn from_fields(fields: &mut BodyFields) -> Option<Self> {
         let method = fields.read_required("method", |field| {
             field.read_parsed("invalid_value", |text| {
-                let known = METHODS.iter().find(|method| **method == text);
-                known.copied().ok_or_else(|| format!("must be one of {}", METHODS.join(", ")))
+                let method = METHODS.iter().find(|method| **method == text);
+                method.copied().ok_or_else(|| format!("must be one of {}", METHODS.join(", ")))
             })
         });
         let url = fields.read_required("url", parse_target_url);

@@ -91,7 +91,7 @@ pub async fn simulate_run(
     // A step looks up once: there are at most as many rounds as lookups, and a last one without.
     for _ in 0..=LOOKUPS_MAX {
         trial = match run_trial(db, id, checked.clone(), trial, settings.clone()).await? {
-            Ok(made) => return Ok(made),
+            Ok(result) => return Ok(result),
             Err(trial) => trial,
         };
         trial.run_lookups(app, db, until).await?;
@@ -106,25 +106,25 @@ async fn run_trial(
     mut trial: DryRunTrial,
     settings: WorkflowSettings,
 ) -> Result<TrialOutcome> {
-    let made: Arc<Mutex<Option<TrialOutcome>>> = Arc::default();
-    let kept = made.clone();
-    let tried = db.write(async move |tx| {
+    let outcome: Arc<Mutex<Option<TrialOutcome>>> = Arc::default();
+    let outcome_slot = outcome.clone();
+    let rolled_back = db.write(async move |tx| {
         let mut run = trial.begin_run(tx, id, checked, &settings).await?;
         tx.act_as(run_actor(&run))?;
         let steps = trial.run_steps(tx, &mut run).await?;
-        let tried = if trial.lookup_requests.is_empty() {
+        let outcome = if trial.lookup_requests.is_empty() {
             Ok(DryRunResult { run, steps, revision: trial.revision })
         } else {
             Err(trial)
         };
-        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(tried);
+        *outcome_slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         // The error rolls the transaction back.
         Err::<(), Error>(Error::conflict("a dry run is not kept"))
     });
-    let tried = tried.await;
-    let made = made.lock().unwrap_or_else(PoisonError::into_inner).take();
-    match (made, tried) {
-        (Some(made), _) => Ok(made),
+    let rolled_back = rolled_back.await;
+    let outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match (outcome, rolled_back) {
+        (Some(outcome), _) => Ok(outcome),
         (None, Err(error)) => Err(error),
         (None, Ok(())) => Err(Error::internal("a dry run has left nothing")),
     }
@@ -170,14 +170,13 @@ impl DryRunTrial {
 
     /// Does the requested lookups, one after the other.
     async fn run_lookups(&mut self, app: &App, db: &Db, until: Instant) -> Result<()> {
-        for LookupRequest { step_index: place, lookup: look, rights, with } in std::mem::take(&mut self.lookup_requests)
-        {
-            let looked = timeout_at(until, (look.find)(app, db, &rights, with.clone())).await;
-            let answer = match looked.map_err(|_| Error::unavailable("a dry run has taken too long"))? {
+        for LookupRequest { step_index, lookup, rights, with } in std::mem::take(&mut self.lookup_requests) {
+            let found = timeout_at(until, (lookup.find)(app, db, &rights, with.clone())).await;
+            let answer = match found.map_err(|_| Error::unavailable("a dry run has taken too long"))? {
                 Ok(output) => Ok(output),
                 Err(error) => Err(refusal_to_step_error(error)?),
             };
-            self.lookup_results.insert(place, LookupResult { with, answer });
+            self.lookup_results.insert(step_index, LookupResult { with, answer });
         }
         Ok(())
     }
@@ -190,58 +189,58 @@ impl DryRunTrial {
         run.transition_status(Status::Running, at);
         let definition = &revision.compiled.definition;
         let (needs, owner) = (need_indexes(&definition.steps), run.run.id.to_string());
-        let mut noted: Vec<Option<steps::StepRecord>> = vec![None; definition.steps.len()];
+        let mut records: Vec<Option<steps::StepRecord>> = vec![None; definition.steps.len()];
         // What the expressions of later steps read.
-        let mut seen = ExpressionInputs { event: Value::Null, steps: json!({}), run: run.to_scope_value() };
+        let mut inputs = ExpressionInputs { event: Value::Null, steps: json!({}), run: run.to_scope_value() };
         loop {
-            let states: Vec<Option<Status>> = noted.iter().map(|step| step.as_ref().map(|step| step.state)).collect();
+            let states: Vec<Option<Status>> = records.iter().map(|step| step.as_ref().map(|step| step.state)).collect();
             let plan = plan_run(&definition.steps, &needs, &states);
-            for place in plan.skip {
-                let mut step = steps::StepRecord::new_ready(&owner, &definition.steps[place].id, at);
+            for index in plan.skip {
+                let mut step = steps::StepRecord::new_ready(&owner, &definition.steps[index].id, at);
                 step.end_with(Status::Skipped, at);
-                noted[place] = Some(step);
+                records[index] = Some(step);
             }
             if plan.begin.is_empty() {
                 run.transition_status(plan.status, at);
                 break;
             }
-            for place in plan.begin {
-                let step = steps::StepRecord::new_ready(&owner, &definition.steps[place].id, at);
+            for index in plan.begin {
+                let step = steps::StepRecord::new_ready(&owner, &definition.steps[index].id, at);
                 let job = StepJob {
                     tenant,
                     run: Arc::new(run.clone()),
                     revision: revision.clone(),
-                    step_index: place,
+                    step_index: index,
                     request_permit: None,
                     step,
                 };
-                let step = self.run_step(tx, job, &seen, at).await?;
+                let step = self.run_step(tx, job, &inputs, at).await?;
                 let output: Option<Value> = parse_optional_json(step.output.as_deref())?;
-                seen.steps[&step.name] = json!({ "status": step.state, "output": output });
-                noted[place] = Some(step);
+                inputs.steps[&step.name] = json!({ "status": step.state, "output": output });
+                records[index] = Some(step);
             }
             if !self.lookup_requests.is_empty() {
                 return Ok(Vec::new());
             }
         }
-        let mut ended = Vec::with_capacity(noted.len());
-        for step in &noted {
+        let mut ended = Vec::with_capacity(records.len());
+        for step in &records {
             let error = step.as_ref().and_then(|step| step.error.as_deref());
             ended.push((step.as_ref().map(|step| step.state), parse_optional_json(error)?));
         }
         run.run.error = plan::run_error(&definition.steps, &ended, run.run.status);
-        Ok(noted.into_iter().flatten().collect())
+        Ok(records.into_iter().flatten().collect())
     }
 
     async fn run_step(
         &mut self,
         tx: &mut Tx,
         job: StepJob,
-        seen: &ExpressionInputs,
+        inputs: &ExpressionInputs,
         at: Timestamp,
     ) -> Result<steps::StepRecord> {
         let mut step = job.step.clone();
-        let with = match evaluate_step_with(&job, seen, &mut self.meter) {
+        let with = match evaluate_step_with(&job, inputs, &mut self.meter) {
             EvaluatedStep::Skip => {
                 step.end_with(Status::Skipped, at);
                 return Ok(step);
@@ -249,19 +248,19 @@ impl DryRunTrial {
             EvaluatedStep::Fault(error) => return fail_step(step, &error, at),
             // A lookup is shown with the input it was done with: ids that a dry run creates differ in each round.
             EvaluatedStep::Run(with) => {
-                self.lookup_results.get(&job.step_index).map_or(with, |found| found.with.clone())
+                self.lookup_results.get(&job.step_index).map_or(with, |lookup| lookup.with.clone())
             }
         };
         step.input = Some(to_json_text(&mask_input(&job, &with))?);
         step.started_at = Some(at);
-        let done = match (job.step_action().check)(with.clone()).into_result() {
+        let result = match (job.step_action().check)(with.clone()).into_result() {
             Err(error) => Err(refusal_to_step_error(error)?),
             Ok(_) => self.run_action(tx, &job, with, at).await?,
         };
-        let error = done.as_ref().err().cloned();
+        let error = result.as_ref().err().cloned();
         step.attempts = to_json_text(&[ended_attempt(&job, at, at, error)])?;
         step.attempt = 1;
-        match done {
+        match result {
             Ok(output) => {
                 let output = to_json_text(&output)?;
                 self.bytes += output.len() + step.input.as_ref().map_or(0, String::len);
@@ -291,28 +290,28 @@ impl DryRunTrial {
             Err(error) => return Ok(Err(error)),
         };
         match &job.step_action().effect {
-            ActionEffect::Transaction(does) => match does(tx, &rights, with).await {
+            ActionEffect::Transaction(transaction) => match transaction(tx, &rights, with).await {
                 Ok(output) => Ok(Ok(output)),
                 Err(error) => refusal_to_step_error(error).map(Err),
             },
-            ActionEffect::Lookup(look) => {
-                if let Some(found) = self.lookup_results.get(&job.step_index) {
-                    return Ok(found.answer.clone());
+            ActionEffect::Lookup(lookup) => {
+                if let Some(result) = self.lookup_results.get(&job.step_index) {
+                    return Ok(result.answer.clone());
                 }
                 if self.lookup_results.len() + self.lookup_requests.len() >= LOOKUPS_MAX {
                     let detail = format!("A dry run looks up {LOOKUPS_MAX} things at most. A run has no such limit.");
                     return Ok(Err(StepError { code: Code::LimitReached.name().to_owned(), detail }));
                 }
-                self.lookup_requests.push(LookupRequest { step_index: job.step_index, lookup: *look, rights, with });
+                self.lookup_requests.push(LookupRequest { step_index: job.step_index, lookup: *lookup, rights, with });
                 // This error is never shown: the round that is saved has the result of the lookup.
                 Ok(Err(StepError { code: "not_looked_up".to_owned(), detail: "It is looked up first.".to_owned() }))
             }
             ActionEffect::Http => {
-                let (wanted, _) = read_object::<HttpRequest>(with).into_result()?;
-                Ok(match self.outbound.check_address(&wanted.url) {
+                let (request, _) = read_object::<HttpRequest>(with).into_result()?;
+                Ok(match self.outbound.check_address(&request.url) {
                     Ok(()) => Ok(json!({ "status": null, "headers": {}, "body": null })),
-                    Err(refused) => {
-                        Err(StepError { code: Code::TargetNotAllowed.name().to_owned(), detail: refused.detail })
+                    Err(refusal) => {
+                        Err(StepError { code: Code::TargetNotAllowed.name().to_owned(), detail: refusal.detail })
                     }
                 })
             }

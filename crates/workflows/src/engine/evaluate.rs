@@ -61,15 +61,15 @@ pub async fn evaluate_step(db: &Db, job: &StepJob) -> Result<EvaluatedStep> {
             outputs.insert(name, json!({ "status": state, "output": output }));
         }
     }
-    let seen = ExpressionInputs { event, steps: Value::Object(outputs), run: job.run.to_scope_value() };
-    let evaluated = evaluate_step_with(job, &seen, &mut CostMeter::new(STEP_COST, STEP_COST_BYTES));
+    let inputs = ExpressionInputs { event, steps: Value::Object(outputs), run: job.run.to_scope_value() };
+    let evaluated = evaluate_step_with(job, &inputs, &mut CostMeter::new(STEP_COST, STEP_COST_BYTES));
     let EvaluatedStep::Run(with) = &evaluated else { return Ok(evaluated) };
     let own = json_bytes(with);
     if own > STEP_BYTES_SMALL {
-        let all = own + steps::count_other_bytes_now(db, WORKFLOW_LANE, &job.seen_attempt()).await?;
-        if all > RUN_BYTES_MAX {
+        let total = own + steps::count_other_bytes_now(db, WORKFLOW_LANE, &job.seen_attempt()).await?;
+        if total > RUN_BYTES_MAX {
             let detail = format!(
-                "With this input the steps of the run would have {all} bytes; at most {RUN_BYTES_MAX} are kept."
+                "With this input the steps of the run would have {total} bytes; at most {RUN_BYTES_MAX} are kept."
             );
             return Ok(evaluation_failed("input_too_large", detail));
         }
@@ -82,13 +82,13 @@ fn json_bytes(with: &Map<String, Value>) -> usize {
 }
 
 /// Evaluates a step with inputs that are already loaded.
-pub fn evaluate_step_with(job: &StepJob, seen: &ExpressionInputs, meter: &mut CostMeter) -> EvaluatedStep {
+pub fn evaluate_step_with(job: &StepJob, inputs: &ExpressionInputs, meter: &mut CostMeter) -> EvaluatedStep {
     let compiled = &job.revision.compiled.steps[job.step_index];
     let scope = ExpressionScope {
         input: &job.run.run.input,
-        event: &seen.event,
-        steps: &seen.steps,
-        run: &seen.run,
+        event: &inputs.event,
+        steps: &inputs.steps,
+        run: &inputs.run,
         now: job.step.ready_at,
     };
     match compiled.condition.as_ref().map(|condition| condition.eval_condition(&scope, meter)) {
@@ -116,13 +116,13 @@ pub fn evaluate_step_with(job: &StepJob, seen: &ExpressionInputs, meter: &mut Co
 
 /// A `with` as it may be shown, with masked header values.
 pub fn mask_input(job: &StepJob, with: &Map<String, Value>) -> Value {
-    let mut shown = with.clone();
+    let mut masked = with.clone();
     if matches!(job.step_action().effect, ActionEffect::Http)
-        && let Some(Value::Object(headers)) = shown.get_mut("headers")
+        && let Some(Value::Object(headers)) = masked.get_mut("headers")
     {
         headers.values_mut().for_each(|value| *value = MASK.into());
     }
-    Value::Object(shown)
+    Value::Object(masked)
 }
 
 /// The budget of a filter.

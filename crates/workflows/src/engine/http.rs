@@ -21,7 +21,7 @@ use super::EngineContext;
 use super::act::store::{StepEnd, StepJob, StepResult};
 
 /// The part of a response body that is read; the rest is dropped.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
+const RESPONSE_BYTES_MAX: usize = 64 << 10;
 const USER_AGENT: &str = concat!("tenant-control/", env!("CARGO_PKG_VERSION"));
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Shorter values occur by chance in unrelated texts.
@@ -40,25 +40,25 @@ pub async fn send_request(
     with: Map<String, Value>,
     shown: Value,
 ) -> Result<Option<StepResult>> {
-    let (wanted, _) = read_object::<HttpRequest>(with).into_result()?;
+    let (http_request, _) = read_object::<HttpRequest>(with).into_result()?;
     let began_at = engine.node.env.now();
-    let secrets = collect_secrets(&wanted.headers);
-    let Some(request) = build_request(engine, job, &wanted) else {
+    let secrets = collect_secrets(&http_request.headers);
+    let Some(request) = build_request(engine, job, &http_request) else {
         let error = step_error("invalid_header", "A header cannot be sent as it is.".to_owned());
         return Ok(Some(StepResult { input: Some(shown), attempt: None, end: StepEnd::FailedPermanently(error) }));
     };
     engine.node.env.faults.check_outside_tx("outside.before_send").await?;
-    let answer = engine.node.outbound.send_request(request).await;
+    let response = engine.node.outbound.send_request(request).await;
     engine.node.env.faults.check_outside_tx("outside.answered").await?;
     let ended_at = engine.node.env.now();
-    let (status, end) = match answer {
+    let (status, end) = match response {
         Err(failure) if failure.kind == FailureKind::HeldBack => return Ok(None),
         Err(failure) => {
             let error = step_error(failure.kind.as_str(), redact_text(&failure.detail, &secrets));
-            let for_good = failure.kind == FailureKind::NotAllowed;
-            (failure.status, if for_good { StepEnd::FailedPermanently(error) } else { StepEnd::Failed(error) })
+            let is_permanent = failure.kind == FailureKind::NotAllowed;
+            (failure.status, if is_permanent { StepEnd::FailedPermanently(error) } else { StepEnd::Failed(error) })
         }
-        Ok(response) if is_expected(&wanted, response.status) => {
+        Ok(response) if is_expected(&http_request, response.status) => {
             (Some(response.status), StepEnd::Succeeded(build_output(&response, &secrets)))
         }
         Ok(response) => {
@@ -73,19 +73,23 @@ pub async fn send_request(
 }
 
 /// Whether a status is in `expect_status`, or is 2xx if that is empty.
-fn is_expected(wanted: &HttpRequest, status: u16) -> bool {
-    if wanted.expect_status.is_empty() { (200..300).contains(&status) } else { wanted.expect_status.contains(&status) }
+fn is_expected(http_request: &HttpRequest, status: u16) -> bool {
+    if http_request.expect_status.is_empty() {
+        (200..300).contains(&status)
+    } else {
+        http_request.expect_status.contains(&status)
+    }
 }
 
-fn build_request(engine: &EngineContext, job: &StepJob, wanted: &HttpRequest) -> Option<OutboundRequest> {
+fn build_request(engine: &EngineContext, job: &StepJob, http_request: &HttpRequest) -> Option<OutboundRequest> {
     // The step's deadline also limits its requests.
     let left_ms = job.step.deadline_at.map(|deadline| deadline.as_millis() - engine.node.env.now().as_millis());
     let left = left_ms.map_or(Duration::MAX, |ms| Duration::from_millis(ms.max(1).unsigned_abs()));
     let mut headers = HeaderMap::new();
-    for (name, value) in &wanted.headers {
+    for (name, value) in &http_request.headers {
         headers.insert(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
     }
-    let body = match &wanted.body {
+    let body = match &http_request.body {
         None => Bytes::new(),
         Some(Value::String(text)) => {
             set_content_type(&mut headers, "text/plain; charset=utf-8");
@@ -100,12 +104,12 @@ fn build_request(engine: &EngineContext, job: &StepJob, wanted: &HttpRequest) ->
     let key = format!("{}.{}", job.run.run.id, job.step.name);
     headers.insert(&IDEMPOTENCY_KEY, HeaderValue::try_from(key).ok()?);
     Some(OutboundRequest {
-        method: Method::from_bytes(wanted.method.as_bytes()).ok()?,
-        target: wanted.url.clone(),
+        method: Method::from_bytes(http_request.method.as_bytes()).ok()?,
+        target: http_request.url.clone(),
         headers,
         body,
         timeout: left.min(engine.settings.http_timeout),
-        body_max: ANSWER_BYTES_MAX,
+        body_max: RESPONSE_BYTES_MAX,
         tenant: Some(job.tenant),
     })
 }
@@ -130,9 +134,12 @@ fn build_output(response: &OutboundResponse, secrets: &[String]) -> Value {
     for (name, value) in &response.headers {
         let value = if name == header::SET_COOKIE { MASK.into() } else { String::from_utf8_lossy(value.as_bytes()) };
         let value = redact_text(&value, secrets);
-        headers.entry(name.to_string()).and_modify(|known| *known = format!("{known}, {value}")).or_insert(value);
+        headers
+            .entry(name.to_string())
+            .and_modify(|existing| *existing = format!("{existing}, {value}"))
+            .or_insert(value);
     }
-    let truncated = response.body.len() >= ANSWER_BYTES_MAX;
+    let truncated = response.body.len() >= RESPONSE_BYTES_MAX;
     let mut text = String::from_utf8_lossy(&response.body).into_owned();
     if truncated {
         mask_truncated_secret(&mut text, secrets);
@@ -154,7 +161,7 @@ fn build_output(response: &OutboundResponse, secrets: &[String]) -> Value {
 /// Header values, and the single words of values such as `Bearer <token>`.
 fn collect_secrets(headers: &BTreeMap<String, String>) -> Vec<String> {
     let mut secrets: Vec<String> = Vec::new();
-    let is_plain = |words: &[&str], word: &str| words.iter().any(|known| known.eq_ignore_ascii_case(word));
+    let is_plain = |words: &[&str], word: &str| words.iter().any(|plain| plain.eq_ignore_ascii_case(word));
     for (_, value) in headers.iter().filter(|(name, _)| !is_plain(&PLAIN_HEADERS, name)) {
         secrets.push(value.clone());
         secrets.extend(value.split_whitespace().filter(|word| !is_plain(&PLAIN_WORDS, word)).map(str::to_owned));

@@ -75,18 +75,20 @@ async fn run_step(engine: &EngineContext, lane: &LeasedLane, job: &StepJob) -> R
         return fail_permanently(lane, job, Some(mask_input(job, &with)), refusal_to_step_error(error)?).await;
     }
     match &job.step_action().effect {
-        ActionEffect::Transaction(does) => match act::run_transactional(lane, job, with.clone(), *does).await? {
+        ActionEffect::Transaction(transaction) => match act::run_transactional(lane, job, with.clone(), *transaction)
+            .await?
+        {
             StepCommit::Done(Ok(())) | StepCommit::Stale => Ok(JobCompletion::Saved),
-            StepCommit::Done(Err((error, again))) => {
+            StepCommit::Done(Err((error, retryable))) => {
                 let attempt = Some(ended_attempt(job, now, engine.node.env.now(), Some(error.clone())));
-                let end = if again { StepEnd::Failed(error) } else { StepEnd::FailedPermanently(error) };
+                let end = if retryable { StepEnd::Failed(error) } else { StepEnd::FailedPermanently(error) };
                 Ok(to_ended(
                     &act::save_result(lane, job, StepResult { input: Some(Value::Object(with)), attempt, end }).await?,
                 ))
             }
             StepCommit::Lost => Ok(JobCompletion::Lost),
         },
-        ActionEffect::Lookup(looks) => run_lookup(engine, lane, job, with, *looks).await,
+        ActionEffect::Lookup(lookup) => run_lookup(engine, lane, job, with, *lookup).await,
         ActionEffect::Http => {
             match engine.get_saver_rights(lane, job).await? {
                 StepCommit::Done(Ok(_)) => {}
@@ -96,10 +98,10 @@ async fn run_step(engine: &EngineContext, lane: &LeasedLane, job: &StepJob) -> R
                 StepCommit::Stale => return Ok(JobCompletion::Saved),
                 StepCommit::Lost => return Ok(JobCompletion::Lost),
             }
-            let shown = mask_input(job, &with);
-            let verdict = http::send_request(engine, job, with, shown).await?;
-            Ok(JobCompletion::Unsaved(match verdict {
-                Some(verdict) => StepOutcome::Attempted(Box::new((job.clone(), verdict))),
+            let masked = mask_input(job, &with);
+            let result = http::send_request(engine, job, with, masked).await?;
+            Ok(JobCompletion::Unsaved(match result {
+                Some(result) => StepOutcome::Attempted(Box::new((job.clone(), result))),
                 None => StepOutcome::Deferred(Box::new(job.clone())),
             }))
         }
@@ -117,12 +119,12 @@ async fn run_lookup(
     lane: &LeasedLane,
     job: &StepJob,
     with: Map<String, Value>,
-    looks: Lookup,
+    lookup: Lookup,
 ) -> Result<JobCompletion<StepOutcome>> {
-    let away = || Ok(JobCompletion::Unsaved(StepOutcome::LookupUnavailable(Box::new(job.clone()))));
+    let postponed = || Ok(JobCompletion::Unsaved(StepOutcome::LookupUnavailable(Box::new(job.clone()))));
     // Checked before a transaction is spent on the rights.
-    if !(looks.is_available)(engine.node.app()) {
-        return away();
+    if !(lookup.is_available)(engine.node.app()) {
+        return postponed();
     }
     let began_at = engine.node.env.now();
     let rights = match engine.get_saver_rights(lane, job).await? {
@@ -131,9 +133,9 @@ async fn run_lookup(
         StepCommit::Stale => return Ok(JobCompletion::Saved),
         StepCommit::Lost => return Ok(JobCompletion::Lost),
     };
-    let (end, error) = match (looks.find)(engine.node.app(), lane.db(), &rights, with.clone()).await {
+    let (end, error) = match (lookup.find)(engine.node.app(), lane.db(), &rights, with.clone()).await {
         Ok(output) => (StepEnd::Succeeded(output), None),
-        Err(error) if error.code() == Code::Unavailable => return away(),
+        Err(error) if error.code() == Code::Unavailable => return postponed(),
         Err(error) => {
             let error = refusal_to_step_error(error)?;
             (StepEnd::Failed(error.clone()), Some(error))
@@ -148,12 +150,12 @@ async fn complete_wait(lane: &LeasedLane, job: &StepJob) -> Result<JobCompletion
     let output: Value =
         job.step.output.as_deref().map(super::super::runs::parse_json).transpose()?.unwrap_or(Value::Null);
     let (began, now) = (job.step.started_at.unwrap_or(job.step.ready_at), lane.db().env().now());
-    let verdict = StepResult {
+    let result = StepResult {
         input: None,
         attempt: Some(ended_attempt(job, began, now, None)),
         end: StepEnd::Succeeded(output),
     };
-    Ok(to_ended(&act::save_result(lane, job, verdict).await?))
+    Ok(to_ended(&act::save_result(lane, job, result).await?))
 }
 
 async fn fail_permanently(
@@ -168,8 +170,8 @@ async fn fail_permanently(
     ))
 }
 
-fn to_ended(acted: &StepCommit<()>) -> JobCompletion<StepOutcome> {
-    match acted {
+fn to_ended(commit: &StepCommit<()>) -> JobCompletion<StepOutcome> {
+    match commit {
         StepCommit::Done(()) | StepCommit::Stale => JobCompletion::Saved,
         StepCommit::Lost => JobCompletion::Lost,
     }

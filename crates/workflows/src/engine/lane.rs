@@ -64,8 +64,8 @@ impl TenantLane {
         };
         let Some(revision) = self.find_revision(&run).await? else { return Ok(None) };
         let steps = &revision.compiled.definition.steps;
-        let Some(place) = steps.iter().position(|known| known.id == step.name) else { return Ok(None) };
-        Ok(Some(StepJob { tenant: self.lane.tenant_id, run, revision, step_index: place, request_permit: None, step }))
+        let Some(step_index) = steps.iter().position(|definition| definition.id == step.name) else { return Ok(None) };
+        Ok(Some(StepJob { tenant: self.lane.tenant_id, run, revision, step_index, request_permit: None, step }))
     }
 
     /// The revision of a run. If it can no longer be run, the run fails; other runs go on.
@@ -118,18 +118,20 @@ impl LaneWork for TenantLane {
         Ok(if more { LoadResult::More } else { LoadResult::Ready })
     }
 
-    async fn load_due_jobs(&mut self, under_way: &JobsInFlight<StepAttemptId>) -> Result<Option<DueJobs<StepJob>>> {
+    async fn load_due_jobs(&mut self, in_flight: &JobsInFlight<StepAttemptId>) -> Result<Option<DueJobs<StepJob>>> {
         let now = self.now();
         self.resting.retain(|_, until| *until > now);
-        self.started.retain(|id, _| under_way.contains_job(id));
-        let most = self.engine.settings.steps_under_way;
-        let room = most.saturating_sub(under_way.len());
+        self.started.retain(|id, _| in_flight.contains_job(id));
+        let steps_max = self.engine.settings.steps_under_way;
+        let free_slots = steps_max.saturating_sub(in_flight.len());
         let mut jobs = VecDeque::new();
         // Running steps are due as well, because they are not saved yet. Requests may wait for a permit; further pages are
         // read so that other steps do not wait behind them.
-        let page = i64::try_from(most * 4 + self.resting.len()).unwrap_or(i64::MAX);
+        let page = i64::try_from(steps_max * 4 + self.resting.len()).unwrap_or(i64::MAX);
         for number in 0..PAGES_MAX {
-            if jobs.len() >= room || !self.load_due_page(under_way, &mut jobs, room, page, number * page).await? {
+            if jobs.len() >= free_slots
+                || !self.load_due_page(in_flight, &mut jobs, free_slots, page, number * page).await?
+            {
                 break;
             }
         }
@@ -145,17 +147,17 @@ impl LaneWork for TenantLane {
     fn save_outcomes(&mut self, outcomes: Arc<Vec<StepOutcome>>) -> BoxFuture<'static, Result<SaveReport>> {
         let lane = self.lane.clone();
         async move {
-            let (mut attempted, mut away) = (Vec::new(), Vec::new());
+            let (mut attempted, mut postponed) = (Vec::new(), Vec::new());
             for outcome in outcomes.iter() {
                 match outcome {
                     StepOutcome::Attempted(outcome) => attempted.push(outcome.as_ref().clone()),
-                    StepOutcome::LookupUnavailable(job) => away.push(job.as_ref().clone()),
+                    StepOutcome::LookupUnavailable(job) => postponed.push(job.as_ref().clone()),
                     StepOutcome::Deferred(_) => {}
                 }
             }
-            let held = attempted.is_empty() || act::save_results(&lane, Arc::new(attempted)).await?;
-            let held = held && (away.is_empty() || act::postpone_steps(&lane, away).await?);
-            Ok(SaveReport { lease_held: held, must_reload: false })
+            let lease_held = attempted.is_empty() || act::save_results(&lane, Arc::new(attempted)).await?;
+            let lease_held = lease_held && (postponed.is_empty() || act::postpone_steps(&lane, postponed).await?);
+            Ok(SaveReport { lease_held, must_reload: false })
         }
         .boxed()
     }
@@ -167,8 +169,8 @@ impl LaneWork for TenantLane {
     }
 
     async fn send_heartbeat(&mut self, slow: Vec<StepAttemptId>) -> Result<bool> {
-        let seen = slow.iter().filter_map(|id| self.started.get(id)).map(|(seen, _)| seen.clone()).collect();
-        store::extend_lease(&self.lane, seen).await
+        let versions = slow.iter().filter_map(|id| self.started.get(id)).map(|(version, _)| version.clone()).collect();
+        store::extend_lease(&self.lane, versions).await
     }
 
     async fn release_lane(&mut self) -> Result<()> {
@@ -181,27 +183,27 @@ impl TenantLane {
     /// Adds the steps of one page that can be started. Returns whether there may be more pages.
     async fn load_due_page(
         &mut self,
-        under_way: &JobsInFlight<StepAttemptId>,
+        in_flight: &JobsInFlight<StepAttemptId>,
         jobs: &mut VecDeque<StepJob>,
-        room: usize,
+        free_slots: usize,
         limit: i64,
-        behind: i64,
+        offset: i64,
     ) -> Result<bool> {
-        let due = steps::list_due_steps(self.lane.db(), &self.lane, self.now(), limit, behind).await?;
+        let due = steps::list_due_steps(self.lane.db(), &self.lane, self.now(), limit, offset).await?;
         let more = due.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
         let is_request = |job: &&StepJob| job.request_permit.is_some();
         let mut requests = self.started.values().filter(|(_, is_request)| *is_request).count();
         requests += jobs.iter().filter(is_request).count();
         for step in due {
-            let is_under_way = |(seen, _): &(StepVersion, bool)| {
-                seen.attempt == step.attempt && seen.name == step.name && seen.owner == step.owner
+            let is_started = |(version, _): &(StepVersion, bool)| {
+                version.attempt == step.attempt && version.name == step.name && version.owner == step.owner
             };
-            if jobs.len() >= room || self.started.values().any(is_under_way) {
+            if jobs.len() >= free_slots || self.started.values().any(is_started) {
                 continue;
             }
             let Some(mut job) = self.prepare_job(step).await? else { continue };
             let id = Self::job_id(&job);
-            if under_way.contains_job(&id) || self.resting.contains_key(&id) {
+            if in_flight.contains_job(&id) || self.resting.contains_key(&id) {
                 continue;
             }
             if matches!(job.step_action().effect, ActionEffect::Http) {

@@ -21,13 +21,13 @@ pub struct CompiledRevision {
 
 impl CompiledRevision {
     pub async fn load_compiled(db: &Db, secrets: &Secrets, id: WorkflowId, revision: i64) -> Result<Self> {
-        let read = store::get_revision(db, secrets, id, revision).await?;
+        let unsealed = store::get_revision(db, secrets, id, revision).await?;
         // Compiling hundreds of expressions takes a while.
-        let definition = read.definition;
+        let definition = unsealed.definition;
         let compiled =
             tokio::task::spawn_blocking(move || compile_definition(&definition)).await.map_err(Error::internal)?;
         let compiled = compiled.map_err(Error::invalid_fields)?;
-        Ok(CompiledRevision { compiled, saved_by: read.saved_by })
+        Ok(CompiledRevision { compiled, saved_by: unsealed.saved_by })
     }
 }
 
@@ -40,7 +40,7 @@ impl EngineContext {
         revision: i64,
     ) -> Result<Result<Arc<CompiledRevision>, RunError>> {
         match self.revisions.get(db, &self.node.secrets, id, revision).await {
-            Ok(ready) => Ok(Ok(ready)),
+            Ok(loaded) => Ok(Ok(loaded)),
             Err(error) if error.code() == Code::Unavailable => Err(error),
             Err(error) => {
                 // A missing revision was just replaced, and is loaded again by its new number.
@@ -68,17 +68,17 @@ impl RevisionCache {
     ) -> Result<Arc<CompiledRevision>> {
         let tenant = db.tenant_id().ok_or_else(|| Error::internal("a workflow belongs to a tenant"))?;
         let key = (tenant, id, revision);
-        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
-            return Ok(known.clone());
+        if let Some(cached) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(cached.clone());
         }
-        let ready = Arc::new(CompiledRevision::load_compiled(db, secrets, id, revision).await?);
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= REVISIONS_KEPT_MAX
-            && let Some(any) = kept.keys().next().copied()
+        let loaded = Arc::new(CompiledRevision::load_compiled(db, secrets, id, revision).await?);
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= REVISIONS_KEPT_MAX
+            && let Some(any) = cache.keys().next().copied()
         {
-            kept.remove(&any);
+            cache.remove(&any);
         }
-        kept.insert(key, ready.clone());
-        Ok(ready)
+        cache.insert(key, loaded.clone());
+        Ok(loaded)
     }
 }

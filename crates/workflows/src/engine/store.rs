@@ -40,7 +40,7 @@ kernel::statements! {
     ENDING = "SELECT id FROM workflows WHERE tenant_id = $1 AND ends_runs ORDER BY id LIMIT 1";
     ENDED = "UPDATE workflows SET ends_runs = FALSE WHERE tenant_id = $1 AND id = $2";
     /// Deletes header values in batches: a deleted workflow sends no more requests.
-    FORGET_HEADERS = "UPDATE workflow_revisions SET headers = $3 WHERE tenant_id = $1 AND workflow_id = $2 AND revision IN
+    CLEAR_HEADERS = "UPDATE workflow_revisions SET headers = $3 WHERE tenant_id = $1 AND workflow_id = $2 AND revision IN
         (SELECT r.revision FROM workflow_revisions r WHERE r.tenant_id = $1 AND r.workflow_id = $2 AND r.headers <> $3
             ORDER BY r.revision LIMIT $4)";
     OPEN_OF = kernel::sql![RunColumns::SELECT, " AND workflow_id = $2 AND status = $3 ORDER BY id LIMIT $4"];
@@ -105,8 +105,8 @@ pub async fn end_overdue_runs(lane: &LeasedLane) -> Result<Upkeep> {
             return Ok(None);
         }
         // Deleted workflows start no runs, so no run was added since the select.
-        let forgotten = tx.exec(FORGET_HEADERS, args![deleted, [0_u8; 0].as_slice(), RUNS_MAX]).await?;
-        if forgotten < RUNS_MAX.unsigned_abs() {
+        let cleared = tx.exec(CLEAR_HEADERS, args![deleted, [0_u8; 0].as_slice(), RUNS_MAX]).await?;
+        if cleared < RUNS_MAX.unsigned_abs() {
             tx.exec(ENDED, args![deleted]).await?;
         }
         Ok(Some(1))
@@ -137,9 +137,9 @@ async fn end_runs(lane: &LeasedLane, ids: Vec<RunId>, status: Status) -> Result<
         }
         Ok(Some((ids.len(), stopped)))
     });
-    let Some((looked_at, stopped)) = ended.await? else { return Ok(None) };
+    let Some((processed, stopped)) = ended.await? else { return Ok(None) };
     (0..stopped).for_each(|_| tally::count_run(status));
-    Ok(Some(looked_at))
+    Ok(Some(processed))
 }
 
 /// Ends a run that cannot go on.
@@ -200,11 +200,11 @@ pub async fn begin_runs(lane: &LeasedLane, begun: Vec<(RunId, Arc<CompiledRevisi
         if !held.extend_lease(tx).await? {
             return Ok(None);
         }
-        let mut looked_at = Vec::with_capacity(begun.len());
+        let mut processed = Vec::with_capacity(begun.len());
         for (id, revision) in begun {
             let mut run = runs::get_run(tx, id).await?;
             if run.run.status != Status::Pending {
-                looked_at.push(None);
+                processed.push(None);
                 continue;
             }
             tx.act_as(run_actor(&run))?;
@@ -219,14 +219,14 @@ pub async fn begin_runs(lane: &LeasedLane, begun: Vec<(RunId, Arc<CompiledRevisi
                 publish_run_event(tx, &run).await?;
                 advance_run(tx, &mut run, &revision.compiled.definition.steps).await?;
             }
-            looked_at.push(Some(run.run.status));
+            processed.push(Some(run.run.status));
         }
         tx.env().faults.check_in_tx("runs.begin.before_commit")?;
-        Ok(Some(looked_at))
+        Ok(Some(processed))
     });
-    let Some(looked_at) = begun.await? else { return Ok(None) };
-    looked_at.iter().flatten().for_each(|status| tally::count_run(*status));
-    Ok(Some(looked_at.len()))
+    let Some(processed) = begun.await? else { return Ok(None) };
+    processed.iter().flatten().for_each(|status| tally::count_run(*status));
+    Ok(Some(processed.len()))
 }
 
 /// Why a run fails before it begins.
@@ -282,28 +282,28 @@ pub async fn is_workflow_deleted(tx: &mut Tx, workflow: WorkflowId) -> Result<bo
 pub async fn advance_run(tx: &mut Tx, run: &mut StoredRun, steps: &[WorkflowStep]) -> Result<()> {
     let (at, now) = (tx.tick().await?.at, tx.env().now());
     let owner = run.run.id.to_string();
-    let known: HashMap<String, Status> =
+    let status_by_id: HashMap<String, Status> =
         steps::list_step_states(tx, WORKFLOW_LANE, &owner).await?.into_iter().collect();
-    let states: Vec<Option<Status>> = steps.iter().map(|step| known.get(&step.id).copied()).collect();
+    let states: Vec<Option<Status>> = steps.iter().map(|step| status_by_id.get(&step.id).copied()).collect();
     let plan = plan_run(steps, &need_indexes(steps), &states);
-    for place in plan.begin {
-        let mut ready = steps::StepRecord::new_ready(owner.clone(), steps[place].id.clone(), at);
+    for index in plan.begin {
+        let mut ready = steps::StepRecord::new_ready(owner.clone(), steps[index].id.clone(), at);
         ready.next_at = Some(now);
-        ready.deadline_at = steps[place].timeout_seconds.map(|seconds| now.plus_ms(seconds * 1_000));
+        ready.deadline_at = steps[index].timeout_seconds.map(|seconds| now.plus_ms(seconds * 1_000));
         steps::insert_step(tx, WORKFLOW_LANE, LANE_KEY, &ready).await?;
     }
-    for place in plan.skip {
-        let mut skipped = steps::StepRecord::new_ready(owner.clone(), steps[place].id.clone(), at);
+    for index in plan.skip {
+        let mut skipped = steps::StepRecord::new_ready(owner.clone(), steps[index].id.clone(), at);
         skipped.end_with(Status::Skipped, at);
         steps::insert_step(tx, WORKFLOW_LANE, LANE_KEY, &skipped).await?;
     }
     if matches!(plan.status, Status::Failed | Status::TimedOut) {
-        let noted = steps::list_step_errors(tx, WORKFLOW_LANE, &owner).await?;
+        let records = steps::list_step_errors(tx, WORKFLOW_LANE, &owner).await?;
         let mut ended = Vec::with_capacity(steps.len());
         for step in steps {
-            let noted = noted.iter().find(|(name, ..)| *name == step.id);
-            let error = noted.and_then(|(.., error)| error.as_deref());
-            ended.push((noted.map(|(_, state, _)| *state), parse_optional_json(error)?));
+            let record = records.iter().find(|(name, ..)| *name == step.id);
+            let error = record.and_then(|(.., error)| error.as_deref());
+            ended.push((record.map(|(_, state, _)| *state), parse_optional_json(error)?));
         }
         run.run.error = plan::run_error(steps, &ended, plan.status);
     }
@@ -316,8 +316,8 @@ pub async fn advance_run(tx: &mut Tx, run: &mut StoredRun, steps: &[WorkflowStep
 
 /// The indexes of the steps that each step needs.
 pub fn need_indexes(steps: &[WorkflowStep]) -> Vec<Vec<usize>> {
-    let place = |id: &String| steps.iter().position(|step| step.id == *id);
-    steps.iter().map(|step| step.needs.iter().filter_map(place).collect()).collect()
+    let index_of = |id: &String| steps.iter().position(|step| step.id == *id);
+    steps.iter().map(|step| step.needs.iter().filter_map(index_of).collect()).collect()
 }
 
 /// Publishes that a run has begun or ended. The actor is the run itself even if a person ended it, so that runs caused by
@@ -388,8 +388,8 @@ pub async fn get_action_rights(
         Ok(rights) => rights,
         Err(error) => return refusal_to_step_error(error).map(Err),
     };
-    let wanted = action.needs.iter().chain(&[kernel::auth::Scope::WorkflowsWrite]);
-    let missing = wanted.copied().find(|scope| !rights.scopes.has_scope(*scope));
+    let needed = action.needs.iter().chain(&[kernel::auth::Scope::WorkflowsWrite]);
+    let missing = needed.copied().find(|scope| !rights.scopes.has_scope(*scope));
     Ok(match missing {
         None => Ok(rights),
         Some(scope) => {

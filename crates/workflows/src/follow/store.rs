@@ -8,7 +8,7 @@ use super::super::FOLLOWER;
 
 kernel::statements! {
     /// Whether any trigger matches an event. Three selects, because SQLite builds a table for an `IN` each time.
-    WANTED = "SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $2
+    MATCHING_TRIGGERS = "SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $2
         UNION ALL SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $3
         UNION ALL SELECT workflow_id FROM workflow_triggers WHERE tenant_id = $1 AND pattern = $4 LIMIT 1";
     /// A separate row per event, so that publishing does not wait for the lock of the lane.
@@ -24,7 +24,7 @@ kernel::statements! {
 /// Follows events for workflows that start on them.
 pub const TRIGGERS: Follower = Follower {
     name: FOLLOWER,
-    only_if: Some((WANTED, pattern_values)),
+    only_if: Some((MATCHING_TRIGGERS, pattern_values)),
     statements: &[(WAKE, wake_values), (FALL_BEHIND, behind_values)],
 };
 

@@ -10,7 +10,7 @@ use super::super::schedule::CronSchedule;
 use super::super::{Definition, LANE_KEY, Trigger, WORKFLOW_LANE, WORKFLOWS_MAX, WorkflowId};
 
 kernel::statements! {
-    BRING_WORKFLOWS_BACK = "UPDATE workflows SET updated_at = $2,
+    CLAMP_WORKFLOWS = "UPDATE workflows SET updated_at = $2,
             created_at = CASE WHEN created_at > $2 THEN $2 ELSE created_at END,
             deleted_at = CASE WHEN deleted_at > $2 THEN $2 ELSE deleted_at END
         WHERE tenant_id = $1 AND updated_at > $2 RETURNING id";
@@ -18,12 +18,12 @@ kernel::statements! {
         JOIN workflow_revisions r ON r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
         WHERE w.tenant_id = $1 AND w.next_run_at > $2 ORDER BY w.next_run_at, w.id LIMIT $3";
     SET_NEXT = "UPDATE workflows SET next_run_at = $3 WHERE tenant_id = $1 AND id = $2";
-    BRING_RUNS_BACK = "UPDATE workflow_runs SET deadline_at = $3 WHERE tenant_id = $1 AND id IN
+    CLAMP_RUNS = "UPDATE workflow_runs SET deadline_at = $3 WHERE tenant_id = $1 AND id IN
         (SELECT r.id FROM workflow_runs r WHERE r.tenant_id = $1 AND r.ended_at IS NULL AND r.deadline_at > $3
             ORDER BY r.deadline_at, r.id LIMIT $2)";
-    BRING_ENDED_BACK = "UPDATE workflow_runs SET ended_at = $3 WHERE tenant_id = $1 AND id IN
+    CLAMP_ENDED = "UPDATE workflow_runs SET ended_at = $3 WHERE tenant_id = $1 AND id IN
         (SELECT r.id FROM workflow_runs r WHERE r.tenant_id = $1 AND r.ended_at > $3 ORDER BY r.ended_at, r.id LIMIT $2)";
-    BRING_STEPS_BACK = "UPDATE steps SET next_at = $5 WHERE tenant_id = $1 AND kind = $3 AND next_at > $4
+    CLAMP_STEPS = "UPDATE steps SET next_at = $5 WHERE tenant_id = $1 AND kind = $3 AND next_at > $4
             AND (owner_id, name) IN (SELECT s.owner_id, s.name FROM steps s WHERE s.tenant_id = $1 AND s.kind = $3
                 AND s.lane = $6 AND s.next_at > $4 ORDER BY s.next_at, s.owner_id, s.name LIMIT $2)";
 }
@@ -33,8 +33,8 @@ kernel::statements! {
 pub async fn clamp_future_timestamps(db: &Db, now: Timestamp, run_max_ms: i64) -> Result<u64> {
     let latest = now.plus_ms(run_max_ms);
     db.write(async move |tx| {
-        let brought: Vec<WorkflowId> = tx.list(BRING_WORKFLOWS_BACK, args![now]).await?;
-        for id in brought {
+        let clamped: Vec<WorkflowId> = tx.list(CLAMP_WORKFLOWS, args![now]).await?;
+        for id in clamped {
             tx.record_change("workflow", id).await?;
         }
         reset_future_schedules(tx, now).await?;
@@ -42,18 +42,18 @@ pub async fn clamp_future_timestamps(db: &Db, now: Timestamp, run_max_ms: i64) -
         lanes::wake_lane(tx, WORKFLOW_LANE, LANE_KEY).await
     })
     .await?;
-    let mut all = 0;
+    let mut total = 0;
     loop {
-        let brought = db.write(async move |tx| {
-            let runs = tx.exec(BRING_RUNS_BACK, args![STEP_ROWS, latest]).await?;
-            let ended = tx.exec(BRING_ENDED_BACK, args![STEP_ROWS, now]).await?;
-            let steps = tx.exec(BRING_STEPS_BACK, args![STEP_ROWS, WORKFLOW_LANE, latest, now, LANE_KEY]).await?;
+        let clamped = db.write(async move |tx| {
+            let runs = tx.exec(CLAMP_RUNS, args![STEP_ROWS, latest]).await?;
+            let ended = tx.exec(CLAMP_ENDED, args![STEP_ROWS, now]).await?;
+            let steps = tx.exec(CLAMP_STEPS, args![STEP_ROWS, WORKFLOW_LANE, latest, now, LANE_KEY]).await?;
             Ok((runs.max(ended).max(steps), steps))
         });
-        let (most, steps) = brought.await?;
-        all += steps;
-        if most < STEP_ROWS.unsigned_abs() {
-            return Ok(all);
+        let (largest, steps) = clamped.await?;
+        total += steps;
+        if largest < STEP_ROWS.unsigned_abs() {
+            return Ok(total);
         }
     }
 }

@@ -14,7 +14,7 @@ kernel::statements! {
     /// Unless the run was just retried.
     DELETE_RUN = "DELETE FROM workflow_runs WHERE tenant_id = $1 AND id = $2 AND ended_at < $3";
     /// Deleted workflows that have no runs left.
-    FORGOTTEN = "SELECT w.id FROM workflows w WHERE w.tenant_id = $1 AND w.deleted_at < $2 AND NOT w.ends_runs
+    EXPIRED_WORKFLOWS = "SELECT w.id FROM workflows w WHERE w.tenant_id = $1 AND w.deleted_at < $2 AND NOT w.ends_runs
             AND NOT EXISTS (SELECT 1 FROM workflow_runs r WHERE r.tenant_id = $1 AND r.workflow_id = w.id)
         ORDER BY w.id LIMIT $3";
     DELETE_REVISIONS = "DELETE FROM workflow_revisions WHERE tenant_id = $1 AND workflow_id = $2";
@@ -47,12 +47,12 @@ pub async fn clean_runs(tx: &mut Tx, before: Timestamp) -> Result<bool> {
     if !old.is_empty() {
         return Ok(true);
     }
-    let forgotten: Vec<WorkflowId> = tx.list(FORGOTTEN, args![before, RUNS_MAX]).await?;
-    for id in &forgotten {
+    let expired: Vec<WorkflowId> = tx.list(EXPIRED_WORKFLOWS, args![before, RUNS_MAX]).await?;
+    for id in &expired {
         tx.enqueue(DELETE_REVISIONS, vec![(*id).into()]).await?;
         tx.enqueue(DELETE_WORKFLOW, vec![(*id).into()]).await?;
     }
-    Ok(!forgotten.is_empty())
+    Ok(!expired.is_empty())
 }
 
 /// The number of queued runs of all tenants, up to `max`.

@@ -56,12 +56,12 @@ impl StoredRun {
 }
 
 /// A run with all steps of its definition, those that are not ready yet included.
-pub fn build_detail(run: WorkflowRun, definition: &Definition, noted: &[steps::StepRecord]) -> Result<RunDetail> {
+pub fn build_detail(run: WorkflowRun, definition: &Definition, records: &[steps::StepRecord]) -> Result<RunDetail> {
     let mut shown = Vec::with_capacity(definition.steps.len());
     for step in &definition.steps {
-        let noted = noted.iter().find(|noted| noted.name == step.id);
-        shown.push(match noted {
-            Some(noted) => show_step(step, noted)?,
+        let record = records.iter().find(|record| record.name == step.id);
+        shown.push(match record {
+            Some(record) => show_step(step, record)?,
             None => RunStep {
                 id: step.id.clone(),
                 uses: step.uses.clone(),
@@ -89,20 +89,20 @@ fn unstarted_status(run: Status) -> Status {
     }
 }
 
-fn show_step(step: &super::WorkflowStep, noted: &steps::StepRecord) -> Result<RunStep> {
-    let retried = noted.state == Status::Pending && noted.attempt > 0;
+fn show_step(step: &super::WorkflowStep, record: &steps::StepRecord) -> Result<RunStep> {
+    let retried = record.state == Status::Pending && record.attempt > 0;
     Ok(RunStep {
         id: step.id.clone(),
         uses: step.uses.clone(),
-        status: noted.state,
-        input: parse_optional_json(noted.input.as_deref())?,
-        output: parse_optional_json(noted.output.as_deref())?,
-        error: parse_optional_json(noted.error.as_deref())?,
-        attempts: parse_json(&noted.attempts)?,
-        next_attempt_at: noted.next_at.filter(|_| retried),
-        ready_at: Some(noted.ready_at),
-        started_at: noted.started_at,
-        ended_at: noted.ended_at,
+        status: record.state,
+        input: parse_optional_json(record.input.as_deref())?,
+        output: parse_optional_json(record.output.as_deref())?,
+        error: parse_optional_json(record.error.as_deref())?,
+        attempts: parse_json(&record.attempts)?,
+        next_attempt_at: record.next_at.filter(|_| retried),
+        ready_at: Some(record.ready_at),
+        started_at: record.started_at,
+        ended_at: record.ended_at,
     })
 }
 

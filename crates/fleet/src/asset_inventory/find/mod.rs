@@ -75,15 +75,15 @@ pub enum DeviceSet {
 impl Filter {
     /// Checks everything but the software, which needs a query.
     pub fn matches_device(&self, device: &Device) -> bool {
-        fn is_any_of<T: PartialEq>(wanted: Option<&Vec<T>>, value: &T) -> bool {
-            wanted.is_none_or(|wanted| wanted.contains(value))
+        fn is_any_of<T: PartialEq>(accepted: Option<&Vec<T>>, value: &T) -> bool {
+            accepted.is_none_or(|accepted| accepted.contains(value))
         }
         is_any_of(self.organization_id.as_ref(), &IdOrNone(device.organization_id))
             && is_any_of(self.r#type.as_ref(), &device.r#type)
             && is_any_of(self.platform.as_ref(), &device.platform)
             && is_any_of(self.status.as_ref(), &device.status)
             && is_any_of(self.health.as_ref(), &device.health)
-            && self.tag.as_ref().is_none_or(|wanted| device.tags.iter().any(|tag| wanted.contains(tag)))
+            && self.tag.as_ref().is_none_or(|accepted| device.tags.iter().any(|tag| accepted.contains(tag)))
             && self.updated_since.is_none_or(|since| device.updated_at >= since)
             && self.matches_words(device)
     }
@@ -95,14 +95,14 @@ impl Filter {
 
     /// Whether a name with these versions matches the software filter.
     pub fn matches_software(&self, name: &str, versions: &str) -> bool {
-        let has = |wanted: &String| versions.split(VERSION_SEPARATOR).any(|version| version == wanted);
+        let has = |requested: &String| versions.split(VERSION_SEPARATOR).any(|version| version == requested);
         self.software.iter().flatten().any(|one| one.name == name && one.version.as_ref().is_none_or(has))
     }
 
     fn matches_words(&self, device: &Device) -> bool {
-        let known = if self.words.is_empty() { Vec::new() } else { searchable_words(device) };
+        let fields = if self.words.is_empty() { Vec::new() } else { searchable_words(device) };
         let mac = device.primary_mac.as_deref().and_then(compact_mac);
-        self.words.iter().all(|word| is_word_prefix(word, &known, mac.as_deref()))
+        self.words.iter().all(|word| is_word_prefix(word, &fields, mac.as_deref()))
     }
 
     /// The sets that contain every match, those first that are likely to be small.
@@ -131,7 +131,7 @@ impl Filter {
             word_terms(devices::TYPE_TERM, self.r#type.as_ref()),
             word_terms(devices::PLATFORM_TERM, self.platform.as_ref()),
         ];
-        let words = self.words.iter().map(|word| word_set(word));
+        let words = self.words.iter().map(|word| candidate_set_for_word(word));
         software.into_iter().chain(words).chain(rest.into_iter().flatten()).collect()
     }
 }
@@ -157,20 +157,23 @@ fn is_word_prefix(word: &str, fields: &[Vec<String>], mac: Option<&str>) -> bool
 /// The set of devices that a word may match: by the longest of its parts, of which all but the last are whole words, or by
 /// the prefix of a hardware address. The first digits of an address are its maker's and shared by whole fleets, so for an
 /// address the last part is used if it is long enough to be distinctive.
-fn word_set(word: &str) -> DeviceSet {
-    let spelt = |text: &String| format_term(devices::WORD_TERM, text);
+fn candidate_set_for_word(word: &str) -> DeviceSet {
+    let to_word_term = |text: &String| format_term(devices::WORD_TERM, text);
     if let Some(address) = parse_whole_mac(word) {
-        return DeviceSet::Prefixes { whole: Vec::new(), starts: vec![spelt(&address)] };
+        return DeviceSet::Prefixes { whole: Vec::new(), starts: vec![to_word_term(&address)] };
     }
     let parts: Vec<String> = split_words(word).collect();
     let Some((last, before)) = parts.split_last() else { return DeviceSet::Terms(Vec::new()) };
     let address = compact_mac(word);
-    let is_telling = address.is_some() && last.len() >= DISTINCTIVE_DIGITS_MIN;
+    let is_distinctive = address.is_some() && last.len() >= DISTINCTIVE_DIGITS_MIN;
     let longest = before.iter().max_by_key(|part| part.len());
-    let whole = longest.filter(|part| part.len() >= last.len() && !is_telling);
+    let whole = longest.filter(|part| part.len() >= last.len() && !is_distinctive);
     let start = if whole.is_some() { None } else { Some(last.clone()) };
     let starts: BTreeSet<String> = start.into_iter().chain(address).collect();
-    DeviceSet::Prefixes { whole: whole.map(spelt).into_iter().collect(), starts: starts.iter().map(spelt).collect() }
+    DeviceSet::Prefixes {
+        whole: whole.map(to_word_term).into_iter().collect(),
+        starts: starts.iter().map(to_word_term).collect(),
+    }
 }
 
 /// Digits from which a part of a hardware address is distinctive within a fleet.
@@ -288,7 +291,7 @@ mod tests {
             let own: Vec<String> = split_words(field).collect();
             let known: Vec<Vec<String>> = [own].into_iter().chain(mac.clone().map(|mac| vec![mac])).collect();
             for word in words.iter().filter(|word| is_word_prefix(word, &known, mac.as_deref())) {
-                let (whole, starts) = match word_set(word) {
+                let (whole, starts) = match candidate_set_for_word(word) {
                     DeviceSet::Prefixes { whole, starts } => (whole, starts),
                     DeviceSet::Terms(whole) | DeviceSet::Software(whole) => (whole, Vec::new()),
                 };

@@ -81,9 +81,9 @@ impl<'a> DeviceSearch<'a> {
             self.examined += devices.len();
             let end = devices.last().filter(|_| devices.len() == step).map(|stored| stored.number);
             found.extend(devices.into_iter().filter(|stored| self.filter.matches_device(&stored.device)));
-            let place = end.map(|number| DeviceSortKey { changed: None, number });
+            let position = end.map(|number| DeviceSortKey { changed: None, number });
             let (Some(number), true) = (end, found.len() <= limit && self.has_row_budget()) else {
-                return Ok(cut_batch(found, limit, place, |stored| DeviceSortKey {
+                return Ok(cut_batch(found, limit, position, |stored| DeviceSortKey {
                     changed: None,
                     number: stored.number,
                 }));
@@ -118,10 +118,10 @@ impl<'a> DeviceSearch<'a> {
 
     /// Changed devices in the order of changes, with tombstones.
     async fn follow_changes(&mut self, after: Option<DeviceSortKey>, until: Tick, limit: usize) -> Result<DeviceBatch> {
-        let (mut place, mut found, mut step) = (after, Vec::new(), limit + 1);
+        let (mut position, mut found, mut step) = (after, Vec::new(), limit + 1);
         loop {
             let since = self.filter.updated_since.unwrap_or(kernel::base::Timestamp::from_millis(0));
-            let from = place.map_or(DeltaStart::Since(since), |key| DeltaStart::Behind(key.to_position()));
+            let from = position.map_or(DeltaStart::Since(since), |key| DeltaStart::Behind(key.to_position()));
             let DeviceChangeKeys { keys, next: end } =
                 store::list_changes(self.db, self.filter, from, until, step).await?;
             self.examined += keys.len();
@@ -129,7 +129,7 @@ impl<'a> DeviceSearch<'a> {
             if end.is_none() || found.len() > limit || !self.has_row_budget() {
                 return Ok(cut_batch(found, limit, end, DeviceSortKey::for_change));
             }
-            place = end;
+            position = end;
             step = widen_step(step);
         }
     }

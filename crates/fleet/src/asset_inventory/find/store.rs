@@ -146,11 +146,11 @@ pub async fn list_members(db: &Db, set: &DeviceSet, most: usize) -> Result<Vec<i
         values.extend([Value::Int(i64::MAX), Value::Int(0), limit(rows)]);
         values
     };
-    let places = values.len().next_power_of_two();
+    let arm_count = values.len().next_power_of_two();
     let mut arms: Vec<Vec<Value>> = values.into_iter().map(|values| arm(values, most)).collect();
     // Padding with arms that find nothing keeps the number of distinct statements small.
-    arms.resize(places, arm(first, 0));
-    let inline = places * most <= 2 * INLINE_MAX;
+    arms.resize(arm_count, arm(first, 0));
+    let inline = arm_count * most <= 2 * INLINE_MAX;
     let select = Select::union_arms(text, arms).limit(most);
     let numbers: Vec<DeviceWalkRow> = if inline { db.select(&select).await? } else { db.scan(&select).await? };
     Ok(numbers.into_iter().map(|DeviceWalkRow(number)| number).collect())
@@ -189,15 +189,15 @@ pub async fn list_changes(
     let inline = selects.len() * step <= INLINE_MAX;
     let select = Select::union_selects(selects);
     let mut seen: Vec<ChangeArmRow> = if inline { db.select(&select).await? } else { db.scan(&select).await? };
-    seen.sort_unstable_by_key(|placed| placed.key);
-    let mut given: HashMap<i64, usize> = HashMap::new();
-    let next = seen.iter().find_map(|placed| {
-        let count = given.entry(placed.arm).or_default();
+    seen.sort_unstable_by_key(|row| row.key);
+    let mut counts: HashMap<i64, usize> = HashMap::new();
+    let next = seen.iter().find_map(|row| {
+        let count = counts.entry(row.arm).or_default();
         *count += 1;
-        (*count == step).then_some(placed.key)
+        (*count == step).then_some(row.key)
     });
-    let told = seen.into_iter().map(|placed| placed.key);
-    Ok(DeviceChangeKeys { keys: told.take_while(|key| next.is_none_or(|next| *key <= next)).collect(), next })
+    let keys = seen.into_iter().map(|row| row.key);
+    Ok(DeviceChangeKeys { keys: keys.take_while(|key| next.is_none_or(|next| *key <= next)).collect(), next })
 }
 
 /// Rows of each arm, however many arms there are.
@@ -254,12 +254,12 @@ pub async fn list_all(db: &Db, below: i64, rows: usize) -> Result<Vec<StoredDevi
 
 /// Those of these devices that match the filter, in the same order.
 pub async fn load_matching(db: &Db, filter: &Filter, numbers: &[i64]) -> Result<Vec<StoredDevice>> {
-    let wanted = |stored: &StoredDevice| stored.device.deleted_at.is_none() && filter.matches_device(&stored.device);
+    let matches = |stored: &StoredDevice| stored.device.deleted_at.is_none() && filter.matches_device(&stored.device);
     let mut found = Vec::new();
     // In chunks, so that devices that do not match are not in memory together.
     for some in numbers.chunks(INLINE_MAX) {
         let mut rows = read_devices(db, some.iter().copied()).await?;
-        found.extend(some.iter().filter_map(|number| rows.remove(number)).filter(wanted));
+        found.extend(some.iter().filter_map(|number| rows.remove(number)).filter(matches));
     }
     retain_with_software(db, filter, found).await
 }
@@ -279,11 +279,11 @@ pub async fn load_matching_changes(db: &Db, filter: &Filter, keys: &[DeviceSortK
 
 /// Keeps devices with matching software. Tombstones have no software and always stay.
 async fn retain_with_software(db: &Db, filter: &Filter, mut found: Vec<StoredDevice>) -> Result<Vec<StoredDevice>> {
-    let Some(wanted) = &filter.software else { return Ok(found) };
+    let Some(software_filters) = &filter.software else { return Ok(found) };
     if found.is_empty() {
         return Ok(found);
     }
-    let names: HashSet<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
+    let names: HashSet<&str> = software_filters.iter().map(|one| one.name.as_str()).collect();
     let numbers: Vec<i64> = found.iter().map(|one| one.number).collect();
     // Read first: software that is indexed after this query is found in the index.
     let not_indexed = software::store::list_unindexed(db, &numbers).await?;
@@ -310,20 +310,4 @@ async fn retain_with_software(db: &Db, filter: &Filter, mut found: Vec<StoredDev
     }
     found.retain(|stored| stored.device.deleted_at.is_some() || having.contains(&stored.number));
     Ok(found)
-}
-
-/// Every walk along changes with its index, for the test of the query plans of both engines.
-pub fn change_walks() -> Vec<(&'static str, Select)> {
-    use feature_kit::IdOrNone;
-    let (at, tick) =
-        (DeltaStart::Behind(vec![Value::Int(1); 3]), Tick { at: kernel::base::Timestamp::from_millis(9), sequence: 9 });
-    let owned = Filter { organization_id: Some(vec![IdOrNone(None)]), ..Filter::default() };
-    let some = Filter {
-        organization_id: Some(vec![IdOrNone::parse("org_01jd8z6v2mfkpb7h3q9xw5t4ra").unwrap_or(IdOrNone(None))]),
-        ..Filter::default()
-    };
-    [(BY_UPDATE, Filter::default()), (BY_ORGANIZATION, owned), (BY_ORGANIZATION, some)]
-        .iter()
-        .flat_map(|(index, filter)| change_arms(filter, &at, tick, 50).into_iter().map(|select| (*index, select)))
-        .collect()
 }

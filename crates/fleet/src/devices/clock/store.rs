@@ -64,8 +64,8 @@ async fn check_tenant_devices(db: &Db, settings: DeviceSettings, now: Timestamp)
                 if error.code() != Code::Internal {
                     return Err(error);
                 }
-                let put_off = now.plus_ms(RETRY_AFTER_MS);
-                db.write(async move |tx| tx.exec(CHECK_AT, args![number, put_off]).await).await?;
+                let retry_at = now.plus_ms(RETRY_AFTER_MS);
+                db.write(async move |tx| tx.exec(CHECK_AT, args![number, retry_at]).await).await?;
                 tracing::warn!(%error, number, "failed to check device");
             }
         }
@@ -95,13 +95,13 @@ async fn check_device(tx: &mut Tx, settings: DeviceSettings, number: i64) -> Res
         let next = rules::next_check_at(device.last_seen_at, device.status, &device.warranty, &settings);
         return tx.exec(CHECK_AT, args![number, next]).await.map(drop);
     }
-    let Some(kept) = find_device_by_number(tx, number).await? else { return Ok(()) };
-    let mut after = kept.full.clone();
-    let device = &mut after.device;
+    let Some(before) = find_device_by_number(tx, number).await? else { return Ok(()) };
+    let mut updated = before.full.clone();
+    let device = &mut updated.device;
     device.status = status_at(device.last_seen_at, now, &settings);
     device.warranty.status = warranty_at(device.warranty.end_date.as_deref(), now);
     let next = rules::next_check_at(device.last_seen_at, device.status, &device.warranty, &settings);
-    save_device(tx, &kept, after, ReportRowUpdate::CheckAt(next), ChangeOrigin::Automatic).await.map(drop)
+    save_device(tx, &before, updated, ReportRowUpdate::CheckAt(next), ChangeOrigin::Automatic).await.map(drop)
 }
 
 fn is_up_to_date(device: &Device, now: Timestamp, settings: &DeviceSettings) -> bool {

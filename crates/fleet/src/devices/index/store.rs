@@ -41,7 +41,7 @@ kernel::statements! {
                 WHEN device_counts.devices + excluded.devices >= 1 THEN 0
                 ELSE -1 END";
     /// The same, returning the new counts.
-    COUNT_TOLD = kernel::sql![COUNT, " RETURNING organization_id, value, devices"];
+    COUNT_RETURNING = kernel::sql![COUNT, " RETURNING organization_id, value, devices"];
     UNCOUNT = "DELETE FROM device_counts /* INDEXED BY device_counts_by_size */
         WHERE tenant_id = $1 AND organization_id = $2 AND dimension = $3 AND size = -1";
 }
@@ -57,9 +57,9 @@ pub async fn update_index(tx: &mut Tx, number: i64, before: Option<&FullDevice>,
     insert_rows(tx, INSERT_TERMS, &[number.into()], rows(new.difference(&old).collect())).await?;
     let old = before.map(|full| counters_of(&full.device)).unwrap_or_default();
     let new = counters_of(&after.device);
-    let came = new.difference(&old).map(|counted| (counted, 1));
-    let gone = old.difference(&new).map(|counted| (counted, -1));
-    let changes = came.chain(gone).map(|(counted, by)| (counted.clone(), (counted.value.clone(), by)));
+    let added = new.difference(&old).map(|counted| (counted, 1));
+    let removed = old.difference(&new).map(|counted| (counted, -1));
+    let changes = added.chain(removed).map(|(counted, by)| (counted.clone(), (counted.value.clone(), by)));
     adjust_counters(tx, &changes.collect()).await?;
     software::store::insert_software_changes(tx, number, before, after).await
 }
@@ -77,9 +77,9 @@ pub async fn adjust_counters_listing_changes(
     tx: &mut Tx,
     changes: &BTreeMap<DeviceCounter, (String, i64)>,
 ) -> Result<Vec<String>> {
-    let mut asked = Vec::new();
-    for (sql, values) in counter_statements(changes, COUNT_TOLD) {
-        asked.push(tx.send_query::<(String, String, i64)>(sql, values).await?);
+    let mut pending = Vec::new();
+    for (sql, values) in counter_statements(changes, COUNT_RETURNING) {
+        pending.push(tx.send_query::<(String, String, i64)>(sql, values).await?);
     }
     delete_empty_counters(tx, changes).await?;
     let by: BTreeMap<&str, i64> = changes
@@ -87,20 +87,20 @@ pub async fn adjust_counters_listing_changes(
         .filter(|(counted, _)| counted.organization == ALL_ORGANIZATIONS)
         .map(|(counted, (_, by))| (counted.value.as_str(), *by))
         .collect();
-    let mut told = Vec::new();
-    for ahead in asked {
-        let counted = tx.await_rows(ahead).await?;
-        let has_turned = |organization: &str, value: &str, devices: i64| {
+    let mut changed_values = Vec::new();
+    for query in pending {
+        let counted = tx.await_rows(query).await?;
+        let crossed_zero = |organization: &str, value: &str, devices: i64| {
             organization == ALL_ORGANIZATIONS && (devices <= 0 || by.get(value) == Some(&devices))
         };
-        told.extend(
+        changed_values.extend(
             counted
                 .into_iter()
-                .filter(|(of, value, devices)| has_turned(of, value, *devices))
+                .filter(|(of, value, devices)| crossed_zero(of, value, *devices))
                 .map(|(_, value, _)| value),
         );
     }
-    Ok(told)
+    Ok(changed_values)
 }
 
 /// The statements that change these counters, several counters each.
@@ -129,12 +129,12 @@ fn counter_statements(
 
 /// Deletes counters that have dropped to zero.
 async fn delete_empty_counters(tx: &mut Tx, changes: &BTreeMap<DeviceCounter, (String, i64)>) -> Result<()> {
-    let gone: BTreeSet<(&str, &str)> = changes
+    let emptied: BTreeSet<(&str, &str)> = changes
         .iter()
         .filter(|(_, (_, by))| *by < 0)
         .map(|(counted, _)| (counted.organization.as_str(), counted.dimension))
         .collect();
-    for (organization, dimension) in gone {
+    for (organization, dimension) in emptied {
         tx.enqueue(UNCOUNT, vec![organization.into(), dimension.into()]).await?;
     }
     Ok(())

@@ -135,22 +135,22 @@ fn software_changes(before: Option<&FullDevice>, after: &FullDevice) -> Vec<Soft
             names.push(SoftwareNameChange { name, from, to: Some(versions), label });
         }
     }
-    let gone = |(name, found): (String, InstalledVersions)| SoftwareNameChange {
+    let removed = |(name, found): (String, InstalledVersions)| SoftwareNameChange {
         name,
         from: Some(found.versions),
         to: None,
         label: None,
     };
-    names.extend(old.into_iter().map(gone));
+    names.extend(old.into_iter().map(removed));
     let mut buckets: BTreeMap<u32, Vec<SoftwareNameChange>> = BTreeMap::new();
     for name in names {
         buckets.entry(bucket_of(&name.name)).or_default().push(name);
     }
-    let note = |bucket, names| SoftwareChange { bucket, was_of: was_of.clone(), is_of: is_of.clone(), names };
+    let change = |bucket, names| SoftwareChange { bucket, was_of: was_of.clone(), is_of: is_of.clone(), names };
     buckets
         .into_iter()
         .flat_map(|(bucket, names)| split_changes(names).into_iter().map(move |some| (bucket, some)))
-        .map(|(bucket, some)| note(bucket, some))
+        .map(|(bucket, some)| change(bucket, some))
         .collect()
 }
 
@@ -213,7 +213,7 @@ impl SoftwareIndexBatch {
 mod tests {
     use super::*;
 
-    fn note(was_of: &str, is_of: &str, names: &[(&str, Option<&str>, Option<&str>)]) -> SoftwareChange {
+    fn change(was_of: &str, is_of: &str, names: &[(&str, Option<&str>, Option<&str>)]) -> SoftwareChange {
         let own = |text: &str| text.to_owned();
         let name = |(name, from, to): &(&str, Option<&str>, Option<&str>)| SoftwareNameChange {
             name: own(name),
@@ -227,10 +227,10 @@ mod tests {
     #[test]
     fn what_comes_and_goes_again_counts_for_nothing() {
         let mut folded = SoftwareIndexBatch::default();
-        folded.add_change(1, note("none", "none", &[("bash", None, Some("5.2"))]));
-        folded.add_change(2, note("none", "none", &[("bash", None, Some("5.2")), ("vim", None, Some("9"))]));
-        folded.add_change(1, note("none", "one", &[("bash", Some("5.2"), Some("5.3"))]));
-        folded.add_change(2, note("none", "none", &[("vim", Some("9"), None)]));
+        folded.add_change(1, change("none", "none", &[("bash", None, Some("5.2"))]));
+        folded.add_change(2, change("none", "none", &[("bash", None, Some("5.2")), ("vim", None, Some("9"))]));
+        folded.add_change(1, change("none", "one", &[("bash", Some("5.2"), Some("5.3"))]));
+        folded.add_change(2, change("none", "none", &[("vim", Some("9"), None)]));
         let installed: Vec<_> =
             folded.installed.iter().map(|((name, n), to)| (name.as_str(), *n, to.as_deref())).collect();
         assert_eq!(installed, [("bash", 1, Some("5.3")), ("bash", 2, Some("5.2")), ("vim", 2, None)]);
@@ -267,8 +267,8 @@ mod tests {
 
     #[test]
     fn a_note_is_read_as_it_was_written() {
-        let note = note("none", "one", &[("bash", None, Some("5.2")), ("vim", Some("9"), None)]);
-        let text = serde_json::to_string(&note).unwrap_or_default();
-        assert_eq!(serde_json::from_str::<SoftwareChange>(&text).ok(), Some(note));
+        let change = change("none", "one", &[("bash", None, Some("5.2")), ("vim", Some("9"), None)]);
+        let text = serde_json::to_string(&change).unwrap_or_default();
+        assert_eq!(serde_json::from_str::<SoftwareChange>(&text).ok(), Some(change));
     }
 }

@@ -14,16 +14,16 @@ use super::super::{FullDevice, Software};
 use super::{InstalledVersions, SoftwareChange, SoftwareIndexBatch, installed_versions, software_changes};
 
 kernel::statements! {
-    INSERT_NOTE = "INSERT INTO device_software_changes (tenant_id, bucket, number, version, part, sequence, changes)
+    INSERT_PENDING = "INSERT INTO device_software_changes (tenant_id, bucket, number, version, part, sequence, changes)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
-    NOTES = "SELECT bucket, number, version, part, changes FROM device_software_changes
+    LIST_PENDING = "SELECT bucket, number, version, part, changes FROM device_software_changes
         WHERE tenant_id = $1 AND sequence <= $2 ORDER BY bucket, number, version, part LIMIT $3";
-    NOTED = "SELECT number FROM device_software_changes
+    PENDING_NUMBERS = "SELECT number FROM device_software_changes
         WHERE tenant_id = $1 AND sequence <= $2 ORDER BY bucket, number, version, part LIMIT $3";
-    DELETE_NOTE = "DELETE FROM device_software_changes
+    DELETE_PENDING = "DELETE FROM device_software_changes
         WHERE tenant_id = $1 AND bucket = $2 AND number = $3 AND version = $4 AND part = $5";
     /// Tenants with pending software changes: one lookup for each.
-    NOTED_TENANTS = "SELECT t.id FROM tenants t WHERE t.id > $1 AND (
+    PENDING_TENANTS = "SELECT t.id FROM tenants t WHERE t.id > $1 AND (
             SELECT n.number FROM device_software_changes n WHERE n.tenant_id = t.id ORDER BY n.bucket, n.number, n.version, n.part LIMIT 1
         ) IS NOT NULL ORDER BY t.id LIMIT $2";
     /// Several rows at once; unused slots are null.
@@ -72,9 +72,9 @@ pub async fn insert_software_changes(
     after: &FullDevice,
 ) -> Result<()> {
     let (version, sequence) = (after.device.version, tx.tick().await?.sequence);
-    for (part, note) in (0_i64..).zip(software_changes(before, after)) {
-        let row = [i64::from(note.bucket), number, version, part, sequence].map(Value::from);
-        tx.enqueue(INSERT_NOTE, row.into_iter().chain([to_json(&note)?.into()]).collect()).await?;
+    for (part, change) in (0_i64..).zip(software_changes(before, after)) {
+        let row = [i64::from(change.bucket), number, version, part, sequence].map(Value::from);
+        tx.enqueue(INSERT_PENDING, row.into_iter().chain([to_json(&change)?.into()]).collect()).await?;
     }
     Ok(())
 }
@@ -107,38 +107,39 @@ pub async fn index_most_yielding(db: &Db) -> Result<()> {
 }
 
 /// Returns whether so many steps were enough.
-async fn index_down_to(db: &Db, few: usize, until: i64, turns: usize) -> Result<bool> {
-    for _ in 0..turns {
-        if run_index_step(db, few, until).await? {
+async fn index_down_to(db: &Db, threshold: usize, until: i64, steps_max: usize) -> Result<bool> {
+    for _ in 0..steps_max {
+        if run_index_step(db, threshold, until).await? {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// Returns true if fewer than `few` changes are pending up to a sequence. Otherwise indexes a batch and returns false.
-async fn run_index_step(db: &Db, few: usize, until: i64) -> Result<bool> {
-    if !has_pending_changes(db, few, until).await? {
+/// Returns true if fewer than `threshold` changes are pending up to a sequence. Otherwise indexes a batch and returns
+/// false.
+async fn run_index_step(db: &Db, threshold: usize, until: i64) -> Result<bool> {
+    if !has_pending_changes(db, threshold, until).await? {
         return Ok(true);
     }
     let permit = db.acquire_maintenance_permit().await?;
     // The previous holder of the permit may have indexed them.
-    if has_pending_changes(db, few, until).await? {
+    if has_pending_changes(db, threshold, until).await? {
         db.write_in_own_commit(permit, async move |tx: &mut Tx| index_next_batch(tx, until).await).await?;
     }
     Ok(false)
 }
 
 async fn has_pending_changes(db: &Db, count: usize, until: i64) -> Result<bool> {
-    let noted: Vec<i64> = db.list(NOTED, args![until, row_limit(count)]).await?;
-    Ok(noted.len() == count)
+    let pending: Vec<i64> = db.list(PENDING_NUMBERS, args![until, row_limit(count)]).await?;
+    Ok(pending.len() == count)
 }
 
 /// Indexes pending changes of every tenant. Several nodes may do this at once: the tenant's clock serializes them.
 pub async fn index_tenants(node: &ServerNode) -> Result<()> {
     let (system, mut behind) = (node.store.system(Purpose::Jobs), String::new());
     loop {
-        let tenants: Vec<TenantId> = system.list(NOTED_TENANTS, args![behind, TENANTS_PER_QUERY]).await?;
+        let tenants: Vec<TenantId> = system.list(PENDING_TENANTS, args![behind, TENANTS_PER_QUERY]).await?;
         for tenant in &tenants {
             // A failure for one tenant must not stop the others.
             let db = tenant_db(&node.store, *tenant);
@@ -157,36 +158,37 @@ pub async fn index_tenants(node: &ServerNode) -> Result<()> {
 async fn index_next_batch(tx: &mut Tx, until: i64) -> Result<()> {
     // The tick makes other indexers and writers of this tenant wait.
     tx.tick().await?;
-    let noted: Vec<(i64, i64, i64, i64, String)> = tx.list(NOTES, args![until, row_limit(STEP_CHANGES_MAX)]).await?;
+    let pending: Vec<(i64, i64, i64, i64, String)> =
+        tx.list(LIST_PENDING, args![until, row_limit(STEP_CHANGES_MAX)]).await?;
     let (mut folded, mut done, mut names, mut size_bytes) =
         (SoftwareIndexBatch::default(), Vec::new(), HashSet::new(), 0);
     let mut installations = 0;
-    for (bucket, number, version, part, changes) in noted {
-        let note: SoftwareChange = serde_json::from_str(&changes).map_err(Error::internal)?;
-        names.extend(note.names.iter().map(|name| name.name.clone()));
-        installations += note.names.len();
+    for (bucket, number, version, part, changes) in pending {
+        let change: SoftwareChange = serde_json::from_str(&changes).map_err(Error::internal)?;
+        names.extend(change.names.iter().map(|name| name.name.clone()));
+        installations += change.names.len();
         size_bytes += changes.len();
         let is_enough =
             names.len() > DISTINCT_NAMES_MAX || installations > INSTALLATIONS_MAX || size_bytes > STEP_BYTES_MAX;
         if is_enough && !done.is_empty() {
             break;
         }
-        folded.add_change(number, note);
+        folded.add_change(number, change);
         done.push([bucket, number, version, part].map(Value::from).to_vec());
     }
-    let (mut gone, mut here) = (Vec::new(), Vec::new());
+    let (mut removed, mut added) = (Vec::new(), Vec::new());
     for ((name, number), versions) in folded.installed {
         match versions {
-            Some(versions) => here.push(vec![name.into(), number.into(), versions.into()]),
-            None => gone.push(vec![Value::from(name), number.into()]),
+            Some(versions) => added.push(vec![name.into(), number.into(), versions.into()]),
+            None => removed.push(vec![Value::from(name), number.into()]),
         }
     }
-    tx.exec_each(DELETE_SOFTWARE, &gone).await?;
-    insert_rows(tx, INSERT_SOFTWARE, &[], here).await?;
+    tx.exec_each(DELETE_SOFTWARE, &removed).await?;
+    insert_rows(tx, INSERT_SOFTWARE, &[], added).await?;
     for name in adjust_counters_listing_changes(tx, &folded.counts).await? {
         tx.record_change("software", name).await?;
     }
-    tx.exec_each(DELETE_NOTE, &done).await.map(drop)
+    tx.exec_each(DELETE_PENDING, &done).await.map(drop)
 }
 
 fn row_limit(count: usize) -> i64 {
@@ -195,10 +197,10 @@ fn row_limit(count: usize) -> i64 {
 
 /// Those of these devices whose software may not be fully indexed.
 pub async fn list_unindexed(db: &Db, numbers: &[i64]) -> Result<Vec<i64>> {
-    let noted: Vec<i64> = db.list(NOTED, args![ANY_SEQUENCE, row_limit(PENDING_LISTED_MAX)]).await?;
-    let all = noted.len() == PENDING_LISTED_MAX;
-    let noted: HashSet<i64> = noted.into_iter().collect();
-    Ok(numbers.iter().filter(|number| all || noted.contains(number)).copied().collect())
+    let pending: Vec<i64> = db.list(PENDING_NUMBERS, args![ANY_SEQUENCE, row_limit(PENDING_LISTED_MAX)]).await?;
+    let all = pending.len() == PENDING_LISTED_MAX;
+    let pending: HashSet<i64> = pending.into_iter().collect();
+    Ok(numbers.iter().filter(|number| all || pending.contains(number)).copied().collect())
 }
 
 /// The installed software from the device's own list. The list may be long, so it is read off the request threads.

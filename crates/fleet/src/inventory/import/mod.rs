@@ -332,7 +332,7 @@ impl ImportRow {
                 ("patch.pending", ImportValue::Number(number)) => device.patch.pending = Some(number),
                 ("patch.failed", ImportValue::Number(number)) => device.patch.failed = Some(number),
                 (column, ImportValue::Text(text)) => {
-                    let place = match column {
+                    let target = match column {
                         "hostname" => &mut device.hostname,
                         "display_name" => &mut device.display_name,
                         "os.name" => &mut device.os.name,
@@ -353,7 +353,7 @@ impl ImportRow {
                         "warranty.end_date" => &mut device.warranty.end_date,
                         _ => continue,
                     };
-                    *place = Some(text);
+                    *target = Some(text);
                 }
                 _ => {}
             }

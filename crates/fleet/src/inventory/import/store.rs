@@ -54,11 +54,11 @@ pub async fn import_devices(db: &Db, file: ImportFile, dry_run: bool) -> Result<
         nothing_written: true,
         ..ImportSummary::default()
     };
-    let mut before = PrecedingRows::default();
+    let mut preceding = PrecedingRows::default();
     for rows in file.rows.chunks(TRANSACTION_ROWS_MAX) {
         let rows = rows.to_vec();
-        let (outcomes, behind) = db.write(async move |tx| try_rows(tx, &rows, before).await).await?;
-        before = behind;
+        let (outcomes, preceding_rows) = db.write(async move |tx| try_rows(tx, &rows, preceding).await).await?;
+        preceding = preceding_rows;
         tally_outcomes(&mut tried, outcomes);
         db.yield_write_lock().await;
     }
@@ -96,36 +96,36 @@ fn tally_outcomes(imported: &mut ImportSummary, outcomes: Vec<ImportRowOutcome>)
 async fn try_rows(
     tx: &mut Tx,
     rows: &[ImportRow],
-    mut before: PrecedingRows,
+    mut preceding: PrecedingRows,
 ) -> Result<(Vec<ImportRowOutcome>, PrecedingRows)> {
     let (now, mut outcomes) = (tx.env().now(), Vec::with_capacity(rows.len()));
     for row in rows {
-        outcomes.push(match plan_row(tx, row, now, &before).await? {
+        outcomes.push(match plan_row(tx, row, now, &preceding).await? {
             Ok(_) if row.has_error => continue,
-            Ok(ImportRowPlan { kept, after }) => {
-                before.add_device(row.number, kept.as_ref(), &after);
-                predict_outcome(kept.as_ref(), after, now)?
+            Ok(ImportRowPlan { stored, updated }) => {
+                preceding.add_device(row.number, stored.as_ref(), &updated);
+                predict_outcome(stored.as_ref(), updated, now)?
             }
             Err(error) => ImportRowOutcome::Failed(error),
         });
     }
-    Ok((outcomes, before))
+    Ok((outcomes, preceding))
 }
 
 /// The outcome that saving would have.
-fn predict_outcome(kept: Option<&LoadedDevice>, mut after: FullDevice, now: Timestamp) -> Result<ImportRowOutcome> {
-    let Some(kept) = kept else { return Ok(ImportRowOutcome::Created) };
-    devices::update_derived_fields(&mut after, now);
-    let any = devices::compare_devices(&kept.full, &after)?.has_changes;
+fn predict_outcome(stored: Option<&LoadedDevice>, mut updated: FullDevice, now: Timestamp) -> Result<ImportRowOutcome> {
+    let Some(stored) = stored else { return Ok(ImportRowOutcome::Created) };
+    devices::update_derived_fields(&mut updated, now);
+    let any = devices::compare_devices(&stored.full, &updated)?.has_changes;
     Ok(if any { ImportRowOutcome::Updated } else { ImportRowOutcome::Unchanged })
 }
 
 /// Writes some rows in one transaction.
 async fn write_rows(tx: &mut Tx, rows: &[ImportRow]) -> Result<Vec<ImportRowOutcome>> {
-    let (now, before) = (tx.tick().await?.at, PrecedingRows::default());
+    let (now, preceding) = (tx.tick().await?.at, PrecedingRows::default());
     let mut outcomes = Vec::with_capacity(rows.len());
     for row in rows {
-        outcomes.push(match plan_row(tx, row, now, &before).await? {
+        outcomes.push(match plan_row(tx, row, now, &preceding).await? {
             Ok(plan) => write_row(tx, plan, now).await?,
             Err(error) => ImportRowOutcome::Failed(error),
         });
@@ -163,7 +163,7 @@ impl OwnedIdentifiers {
     }
 
     /// Whether a row with these identifiers and organization can be of this device.
-    fn may_match(&self, marks: &DeviceIdentifiers<'_>, organization: Option<OrganizationId>) -> bool {
+    fn may_match(&self, identifiers: &DeviceIdentifiers<'_>, organization: Option<OrganizationId>) -> bool {
         let own = DeviceIdentifiers {
             uuid: self.uuid.as_deref(),
             serial_number: self.serial_number.as_deref(),
@@ -171,31 +171,31 @@ impl OwnedIdentifiers {
             ..DeviceIdentifiers::default()
         };
         let in_reach = organization.is_none() || self.organization.is_none() || self.organization == organization;
-        in_reach && !marks.conflicts_with(&own)
+        in_reach && !identifiers.conflicts_with(&own)
     }
 }
 
 impl PrecedingRows {
-    fn add_device(&mut self, row: usize, kept: Option<&LoadedDevice>, after: &FullDevice) {
-        for name in identities_of(after, Vec::new()) {
+    fn add_device(&mut self, row: usize, stored: Option<&LoadedDevice>, updated: &FullDevice) {
+        for name in identities_of(updated, Vec::new()) {
             self.identities.entry(name).or_default().push(row);
         }
-        self.numbers.extend(kept.map(|kept| (kept.number, row)));
-        self.identifiers.insert(row, OwnedIdentifiers::from_device(&after.device));
+        self.numbers.extend(stored.map(|stored| (stored.number, row)));
+        self.identifiers.insert(row, OwnedIdentifiers::from_device(&updated.device));
     }
 }
 
 /// The stored device of a row, if any, and its state after the import.
 struct ImportRowPlan {
-    kept: Option<LoadedDevice>,
-    after: FullDevice,
+    stored: Option<LoadedDevice>,
+    updated: FullDevice,
 }
 
 async fn plan_row(
     tx: &mut Tx,
     row: &ImportRow,
     now: Timestamp,
-    before: &PrecedingRows,
+    preceding: &PrecedingRows,
 ) -> Result<Result<ImportRowPlan, ImportRowError>> {
     let wrong = |column: &str, detail: &str| {
         Ok(Err(ImportRowError { row: row.number, column: column.to_owned(), detail: detail.to_owned() }))
@@ -208,30 +208,30 @@ async fn plan_row(
         None => None,
     };
     let organization = named.map(|(id, _)| id);
-    let kept = match row.id {
+    let stored = match row.id {
         Some(id) => match devices::find_device(tx, id).await? {
-            Some(kept) => Some(kept),
+            Some(stored) => Some(stored),
             None => return wrong("id", "there is no such device"),
         },
-        None => match match_row(tx, row, organization, before).await? {
-            Ok(kept) => kept,
+        None => match match_row(tx, row, organization, preceding).await? {
+            Ok(stored) => stored,
             Err(detail) => return wrong("", &detail),
         },
     };
-    if let Some(first) = kept.as_ref().and_then(|kept| before.numbers.get(&kept.number)) {
+    if let Some(first) = stored.as_ref().and_then(|stored| preceding.numbers.get(&stored.number)) {
         return wrong("", &same_device_detail(*first));
     }
-    let mut after = kept.as_ref().map_or_else(|| blank_device(now), |kept| kept.full.clone());
+    let mut updated = stored.as_ref().map_or_else(|| blank_device(now), |stored| stored.full.clone());
     // A device that belongs to it already may stay, so that every exported file can be imported.
-    if named.is_some_and(|(id, is_archived)| is_archived && after.device.organization_id != Some(id)) {
+    if named.is_some_and(|(id, is_archived)| is_archived && updated.device.organization_id != Some(id)) {
         return wrong("organization", "is archived: no device can be given to it");
     }
-    row.apply_to(&mut after);
-    after.device.organization_id = organization.or(after.device.organization_id);
-    if let Err((_, detail)) = check_custom_fields(&after.device.custom_fields) {
+    row.apply_to(&mut updated);
+    updated.device.organization_id = organization.or(updated.device.organization_id);
+    if let Err((_, detail)) = check_custom_fields(&updated.device.custom_fields) {
         return wrong("custom_fields", &detail);
     }
-    Ok(Ok(ImportRowPlan { kept, after }))
+    Ok(Ok(ImportRowPlan { stored, updated }))
 }
 
 fn is_organization_id(text: &str) -> bool {
@@ -257,24 +257,24 @@ async fn match_row(
     tx: &mut Tx,
     row: &ImportRow,
     organization: Option<OrganizationId>,
-    before: &PrecedingRows,
+    preceding: &PrecedingRows,
 ) -> Result<Result<Option<LoadedDevice>, String>> {
-    let mut told = blank_device(Timestamp::from_millis(0));
-    row.apply_to(&mut told);
-    let marks = DeviceIdentifiers::from_device(&told);
+    let mut described_device = blank_device(Timestamp::from_millis(0));
+    row.apply_to(&mut described_device);
+    let identifiers = DeviceIdentifiers::from_device(&described_device);
     let mut found = BTreeSet::new();
-    for level in marks.identity_levels() {
+    for level in identifiers.identity_levels() {
         for name in &level {
-            found.extend(list_candidates(tx, name, None, before).await?);
+            found.extend(list_candidates(tx, name, None, preceding).await?);
         }
         if !found.is_empty() {
             break;
         }
     }
     if found.is_empty()
-        && let Some(alias) = marks.alias_identities().into_iter().next()
+        && let Some(alias) = identifiers.alias_identities().into_iter().next()
     {
-        found = list_candidates_by_alias(tx, &alias, &marks, organization, before).await?;
+        found = list_candidates_by_alias(tx, &alias, &identifiers, organization, preceding).await?;
     }
     let mut found = found.into_iter();
     match (found.next(), found.next()) {
@@ -290,32 +290,32 @@ async fn list_candidates(
     tx: &mut Tx,
     name: &str,
     reach: Option<OrganizationId>,
-    before: &PrecedingRows,
+    preceding: &PrecedingRows,
 ) -> Result<Vec<ImportCandidate>> {
     let there = store::list_by_identity(tx, name, reach).await?.into_iter();
     // The identities of these devices may change with their rows, so the rows decide.
-    let there = there.filter(|number| !before.numbers.contains_key(number)).map(ImportCandidate::Stored);
-    let before = before.identities.get(name).into_iter().flatten().copied().map(ImportCandidate::Preceding);
-    Ok(there.chain(before).collect())
+    let there = there.filter(|number| !preceding.numbers.contains_key(number)).map(ImportCandidate::Stored);
+    let preceding = preceding.identities.get(name).into_iter().flatten().copied().map(ImportCandidate::Preceding);
+    Ok(there.chain(preceding).collect())
 }
 
 /// Devices with an alias that do not conflict with the row. Two are enough to make it ambiguous.
 async fn list_candidates_by_alias(
     tx: &mut Tx,
     alias: &str,
-    marks: &DeviceIdentifiers<'_>,
+    identifiers: &DeviceIdentifiers<'_>,
     organization: Option<OrganizationId>,
-    before: &PrecedingRows,
+    preceding: &PrecedingRows,
 ) -> Result<BTreeSet<ImportCandidate>> {
     let mut found = BTreeSet::new();
-    for candidate in list_candidates(tx, alias, organization, before).await? {
+    for candidate in list_candidates(tx, alias, organization, preceding).await? {
         let may_be = match candidate {
             ImportCandidate::Stored(number) => {
-                let kept = devices::find_device_by_number(tx, number).await?;
-                kept.is_some_and(|kept| !marks.conflicts_with(&DeviceIdentifiers::from_device(&kept.full)))
+                let stored = devices::find_device_by_number(tx, number).await?;
+                stored.is_some_and(|stored| !identifiers.conflicts_with(&DeviceIdentifiers::from_device(&stored.full)))
             }
             ImportCandidate::Preceding(row) => {
-                before.identifiers.get(&row).is_some_and(|own| own.may_match(marks, organization))
+                preceding.identifiers.get(&row).is_some_and(|own| own.may_match(identifiers, organization))
             }
         };
         if may_be {
@@ -330,21 +330,21 @@ async fn list_candidates_by_alias(
 
 async fn write_row(
     tx: &mut Tx,
-    ImportRowPlan { kept, after }: ImportRowPlan,
+    ImportRowPlan { stored, updated }: ImportRowPlan,
     now: Timestamp,
 ) -> Result<ImportRowOutcome> {
-    let names = identities_of(&after, Vec::new());
-    let (number, outcome) = match kept {
+    let names = identities_of(&updated, Vec::new());
+    let (number, outcome) = match stored {
         None => (
-            devices::create_device(tx, after, ReportRowUpdate::Edit, ChangeOrigin::Deliberate).await?.number,
+            devices::create_device(tx, updated, ReportRowUpdate::Edit, ChangeOrigin::Deliberate).await?.number,
             ImportRowOutcome::Created,
         ),
-        Some(kept) => {
-            let version = kept.full.device.version;
+        Some(stored) => {
+            let version = stored.full.device.version;
             let device =
-                devices::save_device(tx, &kept, after, ReportRowUpdate::Edit, ChangeOrigin::Deliberate).await?;
+                devices::save_device(tx, &stored, updated, ReportRowUpdate::Edit, ChangeOrigin::Deliberate).await?;
             (
-                kept.number,
+                stored.number,
                 if device.version == version { ImportRowOutcome::Unchanged } else { ImportRowOutcome::Updated },
             )
         }

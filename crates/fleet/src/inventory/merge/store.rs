@@ -22,14 +22,14 @@ pub async fn merge_duplicate(db: &Db, keep: DeviceId, duplicate: DeviceId) -> Re
         for id in [keep, duplicate] {
             devices::lock_device(tx, id).await?;
         }
-        let kept = devices::find_device(tx, keep).await?.ok_or_else(|| missing_device_error(keep))?;
+        let stored = devices::find_device(tx, keep).await?.ok_or_else(|| missing_device_error(keep))?;
         let other = devices::find_device(tx, duplicate).await?.ok_or_else(|| missing_device_error(duplicate))?;
-        let mut after = kept.full.clone();
-        merge_records(&mut after, &other.full);
-        move_identities(tx, other.number, kept.number).await?;
+        let mut merged = stored.full.clone();
+        merge_records(&mut merged, &other.full);
+        move_identities(tx, other.number, stored.number).await?;
         devices::delete_device(tx, duplicate, ChangeOrigin::Deliberate).await?;
-        let noted = ReportRowUpdate::Report { digest: None, check_at: Some(now) };
-        let device = devices::save_device(tx, &kept, after, noted, ChangeOrigin::Deliberate).await?;
+        let report_update = ReportRowUpdate::Report { digest: None, check_at: Some(now) };
+        let device = devices::save_device(tx, &stored, merged, report_update, ChangeOrigin::Deliberate).await?;
         let mut entry = audit::AuditChanges::default();
         entry.add_described("duplicate", &serde_json::Value::Null, &duplicate.to_string().into());
         audit::record_entry(tx, NewAuditEntry::new("device.merge", "device", keep).with_changes(entry)).await?;
@@ -44,11 +44,11 @@ fn missing_device_error(id: DeviceId) -> Error {
 
 /// Reported fields come from the record with the later inventory, and from the other where they are missing. Fields set by
 /// users stay, and are filled up from the duplicate.
-fn merge_records(after: &mut FullDevice, other: &FullDevice) {
-    let (old, new) = (after.device.clone(), other.device.clone());
+fn merge_records(merged: &mut FullDevice, other: &FullDevice) {
+    let (old, new) = (merged.device.clone(), other.device.clone());
     let is_later = new.inventory_at > old.inventory_at;
-    let own = std::mem::take(&mut after.parts);
-    after.parts = if is_later { merge_parts(other.parts.clone(), own) } else { merge_parts(own, other.parts.clone()) };
+    let own = std::mem::take(&mut merged.parts);
+    merged.parts = if is_later { merge_parts(other.parts.clone(), own) } else { merge_parts(own, other.parts.clone()) };
     let (first, second) = if is_later { (new.clone(), old.clone()) } else { (old.clone(), new.clone()) };
     let mut tags = old.tags.clone();
     tags.extend(new.tags.iter().filter(|tag| !old.tags.contains(tag)).cloned());
@@ -58,7 +58,7 @@ fn merge_records(after: &mut FullDevice, other: &FullDevice) {
     if check_custom_fields(&custom_fields).is_err() {
         custom_fields.clone_from(&old.custom_fields);
     }
-    after.device = Device {
+    merged.device = Device {
         id: old.id,
         version: old.version,
         created_at: old.created_at,

@@ -113,49 +113,49 @@ mod tests {
 
     #[test]
     fn a_job_counts_until_it_is_noted_and_runs_until_it_has_ended() {
-        let mut under_way = JobsInFlight::default();
-        assert!(under_way.is_empty() && under_way.begin_job(1) && under_way.begin_job(2) && under_way.begin_job(3));
-        assert!(!under_way.begin_job(1), "one that is under way is not started again");
-        under_way.mark_ended(&1);
-        under_way.mark_ended(&1);
-        assert_eq!((under_way.running_count(), under_way.len(), under_way.contains_job(&1)), (2, 3, true));
-        under_way.mark_saved(&1);
-        under_way.mark_saved(&2);
-        assert_eq!((under_way.running_count(), under_way.len(), under_way.contains_job(&2)), (1, 1, false));
-        under_way.drop_running();
-        assert_eq!((under_way.running_count(), under_way.is_empty()), (0, true));
+        let mut in_flight = JobsInFlight::default();
+        assert!(in_flight.is_empty() && in_flight.begin_job(1) && in_flight.begin_job(2) && in_flight.begin_job(3));
+        assert!(!in_flight.begin_job(1), "one that is under way is not started again");
+        in_flight.mark_ended(&1);
+        in_flight.mark_ended(&1);
+        assert_eq!((in_flight.running_count(), in_flight.len(), in_flight.contains_job(&1)), (2, 3, true));
+        in_flight.mark_saved(&1);
+        in_flight.mark_saved(&2);
+        assert_eq!((in_flight.running_count(), in_flight.len(), in_flight.contains_job(&2)), (1, 1, false));
+        in_flight.drop_running();
+        assert_eq!((in_flight.running_count(), in_flight.is_empty()), (0, true));
     }
 
     #[test]
     fn what_waits_to_be_noted_is_bounded_and_what_runs_is_not() {
-        let mut under_way = JobsInFlight::default();
-        assert!((0..2 * UNSAVED_MAX).all(|id| under_way.begin_job(id)));
-        (1..UNSAVED_MAX).for_each(|id| under_way.mark_ended(&id));
-        assert!(!under_way.is_full());
-        under_way.mark_ended(&0);
-        assert!(under_way.is_full());
+        let mut in_flight = JobsInFlight::default();
+        assert!((0..2 * UNSAVED_MAX).all(|id| in_flight.begin_job(id)));
+        (1..UNSAVED_MAX).for_each(|id| in_flight.mark_ended(&id));
+        assert!(!in_flight.is_full());
+        in_flight.mark_ended(&0);
+        assert!(in_flight.is_full());
     }
 
     #[test]
     fn what_takes_long_is_shown_once_and_what_has_ended_is_not() {
-        let mut under_way = JobsInFlight::default();
-        assert!(under_way.begin_job(1) && under_way.begin_job(2));
-        under_way.mark_ended(&2);
+        let mut in_flight = JobsInFlight::default();
+        assert!(in_flight.begin_job(1) && in_flight.begin_job(2));
+        in_flight.mark_ended(&2);
         let now = Instant::now();
-        assert!(under_way.take_slow(now).is_empty());
-        assert_eq!(under_way.take_slow(now + SLOW_AFTER), [1]);
-        assert!(under_way.take_slow(now + 2 * SLOW_AFTER).is_empty());
+        assert!(in_flight.take_slow(now).is_empty());
+        assert_eq!(in_flight.take_slow(now + SLOW_AFTER), [1]);
+        assert!(in_flight.take_slow(now + 2 * SLOW_AFTER).is_empty());
     }
 
     #[test]
     fn a_lane_only_waits_when_every_job_takes_long_and_nothing_is_to_be_saved() {
-        let mut under_way = JobsInFlight::default();
+        let mut in_flight = JobsInFlight::default();
         let now = Instant::now() + SLOW_AFTER;
-        assert!(!under_way.is_only_waiting(now), "nothing is under way");
-        assert!(under_way.begin_job(1) && under_way.begin_job(2));
-        assert!(!under_way.is_only_waiting(Instant::now()) && under_way.is_only_waiting(now + SLOW_AFTER));
-        assert!(under_way.is_quick(&1, Instant::now()) && !under_way.is_quick(&1, now + SLOW_AFTER));
-        under_way.mark_ended(&2);
-        assert!(!under_way.is_only_waiting(now + SLOW_AFTER));
+        assert!(!in_flight.is_only_waiting(now), "nothing is under way");
+        assert!(in_flight.begin_job(1) && in_flight.begin_job(2));
+        assert!(!in_flight.is_only_waiting(Instant::now()) && in_flight.is_only_waiting(now + SLOW_AFTER));
+        assert!(in_flight.is_quick(&1, Instant::now()) && !in_flight.is_quick(&1, now + SLOW_AFTER));
+        in_flight.mark_ended(&2);
+        assert!(!in_flight.is_only_waiting(now + SLOW_AFTER));
     }
 }

@@ -23,7 +23,7 @@ const CANDIDATES_MAX: usize = 1_024;
 const LINGER_MS: i64 = 2_000;
 
 pub async fn run_due<W: WorkKind>(dispatcher: &Dispatcher<W>) -> Result<()> {
-    let (_go_on, stop) = watch::channel(false);
+    let (_stop_sender, stop) = watch::channel(false);
     loop {
         let leased = lanes::lease_due_lanes(dispatcher.work.node(), W::KIND, LEASES_MAX).await?;
         if leased.is_empty() {
@@ -38,10 +38,10 @@ pub async fn run_due<W: WorkKind>(dispatcher: &Dispatcher<W>) -> Result<()> {
 }
 
 pub async fn run<W: WorkKind>(dispatcher: Dispatcher<W>, stop: impl Future<Output = ()>) {
-    let (tell_stop, stopping) = watch::channel(false);
+    let (stop_sender, stopping) = watch::channel(false);
     let mut lanes = RunningLanes { dispatcher, running: JoinSet::new(), wakes: HashMap::new(), stopping };
     let mut stop = pin!(stop);
-    let mut news = lanes.dispatcher.work.node().store.subscribe_commits();
+    let mut commits = lanes.dispatcher.work.node().store.subscribe_commits();
     let permits = lanes.dispatcher.permits.clone();
     loop {
         if let Err(error) = lanes.lease_due_lanes().await {
@@ -53,11 +53,11 @@ pub async fn run<W: WorkKind>(dispatcher: Dispatcher<W>, stop: impl Future<Outpu
             () = poll => {}
             () = permits.wait_for_release(), if permits.is_crowded() => {}
             Some(ended) = lanes.running.join_next() => lanes.remove_finished(ended),
-            told = news.recv() => match told {
+            received = commits.recv() => match received {
                 Ok(tenant) => {
                     lanes.wake_tenant(tenant);
                     // One pass serves all pending notifications.
-                    while let Ok(tenant) = news.try_recv() {
+                    while let Ok(tenant) = commits.try_recv() {
                         lanes.wake_tenant(tenant);
                     }
                 }
@@ -66,7 +66,7 @@ pub async fn run<W: WorkKind>(dispatcher: Dispatcher<W>, stop: impl Future<Outpu
             },
         }
     }
-    let _ = tell_stop.send(true);
+    let _ = stop_sender.send(true);
     lanes.wake_all();
     while lanes.running.join_next().await.is_some() {}
 }
@@ -116,10 +116,10 @@ impl<W: WorkKind> RunningLanes<W> {
     fn remove_finished(&mut self, ended: Result<LaneName, JoinError>) {
         match ended {
             Ok((tenant, key, wake)) => {
-                if let Some(of_tenant) = self.wakes.get_mut(&tenant) {
+                if let Some(tenant_wakes) = self.wakes.get_mut(&tenant) {
                     // The lane may have been leased again meanwhile, with another `Notify`.
-                    of_tenant.retain(|name, known| *name != key || !Arc::ptr_eq(known, &wake));
-                    if of_tenant.is_empty() {
+                    tenant_wakes.retain(|name, stored| *name != key || !Arc::ptr_eq(stored, &wake));
+                    if tenant_wakes.is_empty() {
                         self.wakes.remove(&tenant);
                     }
                 }

@@ -64,13 +64,13 @@ pub trait LaneWork: Sized + Send + 'static {
     fn job_id(job: &Self::Job) -> Self::Id;
 
     /// Reads what others may have changed, and does one step of maintenance.
-    fn load_lane(&mut self, under_way: &JobsInFlight<Self::Id>) -> impl Future<Output = Result<LoadResult>> + Send;
+    fn load_lane(&mut self, in_flight: &JobsInFlight<Self::Id>) -> impl Future<Output = Result<LoadResult>> + Send;
 
     /// Returns the jobs that can be started now, without those in flight, and when to load again. `None` when the lease is
     /// lost.
     fn load_due_jobs(
         &mut self,
-        under_way: &JobsInFlight<Self::Id>,
+        in_flight: &JobsInFlight<Self::Id>,
     ) -> impl Future<Output = Result<Option<DueJobs<Self::Job>>>> + Send;
 
     /// Runs a job as a task of its own. The implementation catches the panics that it can handle; a panic that escapes ends
@@ -111,9 +111,7 @@ pub enum LoadResult {
 /// The jobs that can be started now.
 pub struct DueJobs<J> {
     pub jobs: VecDeque<J>,
-    /// When more jobs can be started, unless something else happens before. A lane without jobs in flight is loaded again
-    /// if that time has come, kept while it is near, and otherwise released. With jobs in flight only a future time counts:
-    /// a job that is due and cannot be started waits for those in flight.
+    /// When to load again. Idle lane: reload if past, keep if near, else release. Busy lane: past times are ignored.
     pub next: Option<Timestamp>,
 }
 

@@ -58,17 +58,17 @@ struct LaneRun<W: WorkKind> {
     lost: bool,
     began_at: Instant,
     /// When this run last extended the lease.
-    held_at: Instant,
+    lease_extended_at: Instant,
     slow_checked_at: Instant,
     /// When an outcome was last saved.
     saved_at: Instant,
     /// When the process began to stop.
     stopping_since: Option<Instant>,
     /// Since when the database is not reachable.
-    away_since: Option<Instant>,
+    outage_since: Option<Instant>,
 }
 
-/// What the loop does next.
+/// The next action of the loop.
 enum NextAction {
     Continue,
     /// Continue after loading: a job is due that could not be started with the loaded state.
@@ -93,11 +93,11 @@ impl<W: WorkKind> LaneRun<W> {
             loaded_at: now,
             lost: false,
             began_at: now,
-            held_at: now,
+            lease_extended_at: now,
             slow_checked_at: now,
             saved_at: now,
             stopping_since: None,
-            away_since: None,
+            outage_since: None,
         }
     }
 
@@ -106,15 +106,15 @@ impl<W: WorkKind> LaneRun<W> {
     }
 
     async fn run_until_released(&mut self, wake: &Notify, stop: &watch::Receiver<bool>) -> Result<()> {
-        let mut look = true;
+        let mut must_reload = true;
         let mut timer = pin!(tokio::time::sleep(RELOAD_EVERY));
         while !self.lost {
             self.save_finished();
             let stopping = *stop.borrow();
-            let until = match self.reload_and_step(look, stopping).await {
+            let until = match self.reload_and_step(must_reload, stopping).await {
                 Ok(NextAction::Leave) => return Ok(()),
                 Ok(next @ (NextAction::Continue | NextAction::Reload)) => {
-                    look = matches!(next, NextAction::Reload);
+                    must_reload = matches!(next, NextAction::Reload);
                     self.reap_finished()?;
                     continue;
                 }
@@ -124,25 +124,25 @@ impl<W: WorkKind> LaneRun<W> {
             };
             let ms = match until {
                 Some(until) => (until.as_millis() - self.now().as_millis()).clamp(1, POLL_MS),
-                None => POLL_MS.max(self.away_ms()),
+                None => POLL_MS.max(self.outage_ms()),
             };
             timer.as_mut().reset(Instant::now() + Duration::from_millis(ms.unsigned_abs()));
             tokio::select! {
                 Some(ended) = self.jobs.join_next() => {
                     self.handle_finished(ended)?;
-                    look = false;
+                    must_reload = false;
                 }
-                written = self.unsaved.wait_saved() => look = self.handle_saved(written)?,
-                () = wake.notified() => look = true,
-                () = &mut timer => look = true,
+                written = self.unsaved.wait_saved() => must_reload = self.handle_saved(written)?,
+                () = wake.notified() => must_reload = true,
+                () = &mut timer => must_reload = true,
             }
             self.reap_finished()?;
         }
         Ok(())
     }
 
-    async fn reload_and_step(&mut self, look: bool, stop: bool) -> Result<NextAction> {
-        if self.must_load(look, stop) {
+    async fn reload_and_step(&mut self, must_reload: bool, stop: bool) -> Result<NextAction> {
+        if self.must_load(must_reload, stop) {
             self.loaded = None;
             let loaded = self.work.load_lane(&self.in_flight).await?;
             (self.loaded, self.loaded_at) = (Some(loaded), Instant::now());
@@ -152,18 +152,18 @@ impl<W: WorkKind> LaneRun<W> {
             _ if stop => self.stop_lane().await?,
             _ => self.start_due_jobs().await?,
         };
-        self.away_since = None;
+        self.outage_since = None;
         Ok(next)
     }
 
-    fn must_load(&self, look: bool, stop: bool) -> bool {
+    fn must_load(&self, must_reload: bool, stop: bool) -> bool {
         match self.loaded {
             // A release needs no new state: the next holder of the lease loads it.
             Some(_) if stop => false,
             None | Some(LoadResult::More) => true,
             Some(LoadResult::Paused) if !self.is_busy() => true,
             // Other nodes do not announce their changes, so even a busy lane is loaded regularly.
-            Some(_) => look || self.loaded_at.elapsed() >= RELOAD_EVERY,
+            Some(_) => must_reload || self.loaded_at.elapsed() >= RELOAD_EVERY,
         }
     }
 
@@ -177,14 +177,14 @@ impl<W: WorkKind> LaneRun<W> {
     /// short outage. A process that stops does not wait for that when no job is in flight.
     fn keeps_lease_during_outage(&mut self, error: &Error, stopping: bool) -> bool {
         let stays = self.is_busy() || !stopping;
-        let since = *self.away_since.get_or_insert_with(Instant::now);
+        let since = *self.outage_since.get_or_insert_with(Instant::now);
         stays && error.code() == Code::Unavailable && since.elapsed() < SAVE_RETRY_MAX
     }
 
     /// How long the outage has lasted, for the backoff of a lane without jobs in flight.
-    fn away_ms(&self) -> i64 {
-        let away = self.away_since.filter(|_| !self.is_busy()).map_or(0, |since| since.elapsed().as_millis());
-        i64::try_from(away).unwrap_or(i64::MAX)
+    fn outage_ms(&self) -> i64 {
+        let outage = self.outage_since.filter(|_| !self.is_busy()).map_or(0, |since| since.elapsed().as_millis());
+        i64::try_from(outage).unwrap_or(i64::MAX)
     }
 
     /// Starts the due jobs, or releases the lane if there is nothing to do.
@@ -275,20 +275,20 @@ impl<W: WorkKind> LaneRun<W> {
 
     /// Handles the result of a write. Returns whether the lane must be loaded now.
     fn handle_saved(&mut self, written: Result<SaveReport>) -> Result<bool> {
-        let Some(about) = self.unsaved.finish_save(&written, |outcomes| self.work.save_outcomes(outcomes)) else {
+        let Some(ids) = self.unsaved.finish_save(&written, |outcomes| self.work.save_outcomes(outcomes)) else {
             let jobs = W::Lane::JOBS;
             if let Err(error) = written {
                 tracing::warn!(%error, kind = W::KIND, "what became of {jobs} could not be noted; it is tried again");
             }
             return Ok(false);
         };
-        for id in &about {
+        for id in &ids {
             self.in_flight.mark_saved(id);
         }
-        let SaveReport { lease_held: held, must_reload: look } = written?;
-        (self.held_at, self.saved_at, self.lost) = (Instant::now(), Instant::now(), !held);
+        let SaveReport { lease_held, must_reload } = written?;
+        (self.lease_extended_at, self.saved_at, self.lost) = (Instant::now(), Instant::now(), !lease_held);
         self.work.on_saved();
-        Ok(look)
+        Ok(must_reload)
     }
 
     /// Reports slow jobs, and sends a heartbeat when one is due. Returns false when the lease is lost.
@@ -302,11 +302,11 @@ impl<W: WorkKind> LaneRun<W> {
             self.set_slow(true);
         }
         let slow = self.in_flight.take_slow(now);
-        let quiet = self.held_at.elapsed() >= Duration::from_millis(HEARTBEAT_MS.unsigned_abs());
-        if slow.is_empty() && !quiet {
+        let heartbeat_due = self.lease_extended_at.elapsed() >= Duration::from_millis(HEARTBEAT_MS.unsigned_abs());
+        if slow.is_empty() && !heartbeat_due {
             return Ok(true);
         }
-        self.held_at = Instant::now();
+        self.lease_extended_at = Instant::now();
         self.work.send_heartbeat(slow).await
     }
 

@@ -41,12 +41,12 @@ impl<I, O> UnsavedOutcomes<I, O> {
     }
 
     /// Starts to save the outcomes, unless a write is under way; then the next write takes them.
-    pub fn begin_save(&mut self, settle: impl FnOnce(Arc<Vec<O>>) -> BoxFuture<'static, Result<SaveReport>>) {
+    pub fn begin_save(&mut self, save: impl FnOnce(Arc<Vec<O>>) -> BoxFuture<'static, Result<SaveReport>>) {
         if self.batch.is_some() || self.outcomes.is_empty() {
             return;
         }
         let (ids, outcomes) = (std::mem::take(&mut self.ids), Arc::new(std::mem::take(&mut self.outcomes)));
-        let write = tokio::spawn(settle(outcomes.clone()));
+        let write = tokio::spawn(save(outcomes.clone()));
         self.batch = Some(SaveBatch { ids, outcomes, since: Instant::now(), write });
     }
 
@@ -61,12 +61,12 @@ impl<I, O> UnsavedOutcomes<I, O> {
     pub fn finish_save(
         &mut self,
         written: &Result<SaveReport>,
-        settle: impl FnOnce(Arc<Vec<O>>) -> BoxFuture<'static, Result<SaveReport>>,
+        save: impl FnOnce(Arc<Vec<O>>) -> BoxFuture<'static, Result<SaveReport>>,
     ) -> Option<Vec<I>> {
-        let is_away = written.as_ref().is_err_and(|error| error.code() == Code::Unavailable);
+        let is_outage = written.as_ref().is_err_and(|error| error.code() == Code::Unavailable);
         match &mut self.batch {
-            Some(batch) if is_away && batch.since.elapsed() < SAVE_RETRY_MAX => {
-                let write = settle(batch.outcomes.clone());
+            Some(batch) if is_outage && batch.since.elapsed() < SAVE_RETRY_MAX => {
+                let write = save(batch.outcomes.clone());
                 batch.write = tokio::spawn(async move {
                     tokio::time::sleep(SAVE_RETRY_DELAY).await;
                     write.await

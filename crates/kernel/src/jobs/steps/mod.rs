@@ -54,9 +54,9 @@ crate::statements! {
         FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name <> $4";
     FIND_AT = "SELECT name FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name = $4 AND attempt = $5
         AND ended_at IS NULL";
-    SHOW = "UPDATE steps SET state = 'running' WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name = $4
+    SET_RUNNING = "UPDATE steps SET state = 'running' WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name = $4
         AND attempt = $5 AND state = 'pending'";
-    FORGET = "DELETE FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name = $4";
+    DELETE = "DELETE FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND name = $4";
     /// Clears the error of an earlier attempt, because it is not the reason for the end.
     END_ALL = "UPDATE steps SET state = $4, ended_at = $5, next_at = NULL, error = NULL
         WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 AND ended_at IS NULL";
@@ -197,21 +197,21 @@ impl<R> StepCommit<R> {
 pub async fn commit_step<R: Send + 'static>(
     lane: &LeasedLane,
     actor: Actor,
-    seen: StepVersion,
+    version: StepVersion,
     effect: impl for<'t> WriteJob<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
 ) -> Result<StepCommit<R>> {
-    let (held, faults) = (lane.clone(), lane.db().env().faults.clone());
+    let (leased, faults) = (lane.clone(), lane.db().env().faults.clone());
     faults.check_outside_tx("steps.act.before").await?;
-    let acted = lane
+    let committed = lane
         .db()
         .write(async move |tx| {
             tx.act_as(actor)?;
             // The clock is locked first, as in every transaction.
             tx.tick().await?;
-            if !held.extend_lease(tx).await? {
+            if !leased.extend_lease(tx).await? {
                 return Ok(StepCommit::Lost);
             }
-            if !is_at_version(tx, held.kind(), &seen).await? {
+            if !is_at_version(tx, leased.kind(), &version).await? {
                 return Ok(StepCommit::Stale);
             }
             let done = effect(tx).await?;
@@ -220,12 +220,13 @@ pub async fn commit_step<R: Send + 'static>(
         })
         .await?;
     faults.check_outside_tx("steps.act.after_commit").await?;
-    Ok(acted)
+    Ok(committed)
 }
 
 /// Whether the step is open and at this attempt. The caller holds the lane, so that the answer stays true.
-pub async fn is_at_version(tx: &mut Tx, kind: &str, seen: &StepVersion) -> Result<bool> {
-    let found: Option<String> = tx.find(FIND_AT, crate::args![kind, seen.owner, seen.name, seen.attempt]).await?;
+pub async fn is_at_version(tx: &mut Tx, kind: &str, version: &StepVersion) -> Result<bool> {
+    let found: Option<String> =
+        tx.find(FIND_AT, crate::args![kind, version.owner, version.name, version.attempt]).await?;
     Ok(found.is_some())
 }
 
@@ -239,7 +240,7 @@ pub async fn update_step(tx: &mut Tx, kind: &str, lane: &str, step: &StepRecord)
 
 /// Deletes a step, as if it had never been ready.
 pub async fn delete_step(tx: &mut Tx, kind: &str, owner: &str, name: &str) -> Result<()> {
-    tx.enqueue(FORGET, vec![kind.into(), owner.into(), name.into()]).await
+    tx.enqueue(DELETE, vec![kind.into(), owner.into(), name.into()]).await
 }
 
 /// Ends all open steps of an owner.
@@ -248,9 +249,10 @@ pub async fn end_open_steps(tx: &mut Tx, kind: &str, owner: &str, state: WorkSta
 }
 
 /// Marks slow attempts as running, so that users see it.
-pub async fn mark_running(tx: &mut Tx, kind: &str, seen: &[StepVersion]) -> Result<()> {
-    for StepVersion { owner, name, attempt } in seen {
-        tx.enqueue(SHOW, vec![kind.into(), owner.as_str().into(), name.as_str().into(), (*attempt).into()]).await?;
+pub async fn mark_running(tx: &mut Tx, kind: &str, versions: &[StepVersion]) -> Result<()> {
+    for StepVersion { owner, name, attempt } in versions {
+        tx.enqueue(SET_RUNNING, vec![kind.into(), owner.as_str().into(), name.as_str().into(), (*attempt).into()])
+            .await?;
     }
     Ok(())
 }
@@ -299,26 +301,26 @@ fn parse_value_rows(rows: Vec<(String, String, Option<String>)>) -> Result<Vec<S
 }
 
 /// The bytes of the inputs and outputs of all other steps of the owner.
-pub async fn count_other_bytes(tx: &mut Tx, kind: &str, seen: &StepVersion) -> Result<usize> {
-    let bytes: i64 = tx.get_one(BYTES, crate::args![kind, seen.owner, seen.name]).await?;
+pub async fn count_other_bytes(tx: &mut Tx, kind: &str, version: &StepVersion) -> Result<usize> {
+    let bytes: i64 = tx.get_one(BYTES, crate::args![kind, version.owner, version.name]).await?;
     Ok(usize::try_from(bytes).unwrap_or_default())
 }
 
 /// Like [`count_other_bytes`], outside of a transaction.
-pub async fn count_other_bytes_now(db: &Db, kind: &str, seen: &StepVersion) -> Result<usize> {
-    let bytes: i64 = db.get_one(BYTES, crate::args![kind, seen.owner, seen.name]).await?;
+pub async fn count_other_bytes_now(db: &Db, kind: &str, version: &StepVersion) -> Result<usize> {
+    let bytes: i64 = db.get_one(BYTES, crate::args![kind, version.owner, version.name]).await?;
     Ok(usize::try_from(bytes).unwrap_or_default())
 }
 
-/// The due steps of a lane, the longest waiting first, skipping the first `behind`.
+/// The due steps of a lane, the longest waiting first, skipping the first `offset`.
 pub async fn list_due_steps(
     db: &Db,
     lane: &LeasedLane,
     now: Timestamp,
     limit: i64,
-    behind: i64,
+    offset: i64,
 ) -> Result<Vec<StepRecord>> {
-    db.list(DUE, crate::args![lane.kind(), lane.key, now, limit, behind]).await
+    db.list(DUE, crate::args![lane.kind(), lane.key, now, limit, offset]).await
 }
 
 /// When the next step of the lane is due.

@@ -19,13 +19,13 @@ pub struct Retry {
 impl Retry {
     /// The time of the next attempt after `failed` ones; `None` after the last. A random jitter adds up to a fifth, so that
     /// steps that failed together are not retried together.
-    pub fn next_attempt_at(&self, failed: i64, now: Timestamp, chance: &RandomSource) -> Option<Timestamp> {
+    pub fn next_attempt_at(&self, failed: i64, now: Timestamp, random: &RandomSource) -> Option<Timestamp> {
         if failed > self.max {
             return None;
         }
         let doublings = u32::try_from(failed - 1).unwrap_or(0).min(DOUBLINGS_MAX);
         let wait = self.backoff_ms.saturating_mul(1 << doublings).min(WAIT_MAX_MS.max(self.backoff_ms));
-        let [byte] = chance.public_bytes::<1>();
+        let [byte] = random.public_bytes::<1>();
         Some(now.plus_ms(wait + wait * i64::from(byte) / (5 * 256)))
     }
 }
@@ -45,8 +45,8 @@ mod tests {
     fn it_is_tried_as_often_as_it_says_and_each_wait_is_twice_the_one_before() {
         let waits = waits(Retry { max: 3, backoff_ms: 1_000 });
         assert_eq!(waits.len(), 4);
-        for (place, wait) in waits.iter().take(3).enumerate() {
-            let (least, wait) = (1_000 << place, wait.unwrap_or_default());
+        for (index, wait) in waits.iter().take(3).enumerate() {
+            let (least, wait) = (1_000 << index, wait.unwrap_or_default());
             assert!((least..=least + least / 5).contains(&wait), "{waits:?}");
         }
         assert_eq!(waits[3], None);

@@ -83,16 +83,16 @@ pub async fn narrow_descendants(tx: &mut Tx, id: ApiKeyId, old: &KeyBounds, new:
         return Ok(());
     }
     let (at, now) = (tx.tick().await?.at, tx.env().now());
-    let made: Vec<DescendantKey> = tx.list(ACTIVE_DESCENDANTS, args![id, now]).await?;
+    let descendants: Vec<DescendantKey> = tx.list(ACTIVE_DESCENDANTS, args![id, now]).await?;
     let mut revoked: Vec<ApiKeyId> = Vec::new();
-    for DescendantKey { id, maker, bounds } in made {
+    for DescendantKey { id, maker, bounds } in descendants {
         if revoked.contains(&maker) {
             revoked.push(id);
             continue;
         }
         match bounds.narrow_with_ancestor(old, new) {
             None => {
-                revoke_line(tx, id).await?;
+                revoke_with_descendants(tx, id).await?;
                 revoked.push(id);
             }
             Some(left) if left == bounds => {}
@@ -120,7 +120,7 @@ pub fn list_changes(old: &KeyBounds, new: &KeyBounds) -> AuditChanges {
 }
 
 /// Revokes a key and its descendants, and publishes an event for each.
-pub async fn revoke_line(tx: &mut Tx, id: ApiKeyId) -> Result<()> {
+pub async fn revoke_with_descendants(tx: &mut Tx, id: ApiKeyId) -> Result<()> {
     let at = tx.tick().await?.at;
     let made: Vec<ApiKeyId> = tx.list(DESCENDANTS, args![id]).await?;
     for id in std::iter::once(id).chain(made) {

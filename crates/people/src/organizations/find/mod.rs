@@ -72,19 +72,19 @@ impl Filter {
             return true;
         }
         let texts = [name, slug].into_iter().chain(external_id).chain(domains.iter().map(String::as_str));
-        let known: Vec<Vec<String>> = texts.map(|text| split_words(text).collect()).collect();
-        self.words.iter().all(|word| is_prefix_match(word, &known))
+        let words_of_texts: Vec<Vec<String>> = texts.map(|text| split_words(text).collect()).collect();
+        self.words.iter().all(|word| is_prefix_match(word, &words_of_texts))
     }
 }
 
 /// Whether a word of `q` is a prefix of a word in any text, or of consecutive words, such as `globex.ex`.
-fn is_prefix_match(word: &str, known: &[Vec<String>]) -> bool {
+fn is_prefix_match(word: &str, words_of_texts: &[Vec<String>]) -> bool {
     let parts: Vec<String> = split_words(word).collect();
     let Some((last, before)) = parts.split_last() else { return false };
     let in_a_row = |some: &[String]| {
         some.split_last().is_some_and(|(end, start)| start == before && end.starts_with(last.as_str()))
     };
-    known.iter().any(|text| text.windows(parts.len()).any(in_a_row))
+    words_of_texts.iter().any(|text| text.windows(parts.len()).any(in_a_row))
 }
 
 #[cfg(test)]

@@ -102,13 +102,13 @@ pub async fn list_organizations(
     let least = (Timestamp::from_millis(0), OrganizationId::NONE);
     let archived = filter.effective_archived().unwrap_or(false);
     let walk = IndexWalk::new(BY_CREATION, vec![vec![archived.into()]], least..below, filter.words.is_empty());
-    let wanted = |brief: &OrganizationSummaryRow| {
+    let matches_words = |brief: &OrganizationSummaryRow| {
         filter.has_words(&brief.name, &brief.slug, brief.external_id.as_deref(), &brief.domains)
     };
-    let (rows, next) = walk.load_page(db, limit, wanted).await?;
-    let places: Vec<(OrganizationCreationKey, OrganizationId)> =
+    let (rows, next) = walk.load_page(db, limit, matches_words).await?;
+    let positions: Vec<(OrganizationCreationKey, OrganizationId)> =
         rows.iter().map(|brief| (brief.creation_key, brief.creation_key.1)).collect();
-    load_page(db, &places, next, |stored, _| filter.matches_organization(&stored.organization)).await
+    load_page(db, &positions, next, |stored, _| filter.matches_organization(&stored.organization)).await
 }
 
 /// A page of changed organizations in the order of changes, and the key after which the next page starts.
@@ -123,21 +123,21 @@ pub async fn list_changes(
         return Ok((found, None));
     }
     let until = db.last_tick().await?;
-    let (mut place, mut found, mut step, mut looked) = (after, Vec::new(), limit + 1, 0);
+    let (mut position, mut found, mut step, mut rows_examined) = (after, Vec::new(), limit + 1, 0);
     let end = loop {
-        let from =
-            place.map_or(delta::DeltaStart::Since(since), |place| delta::DeltaStart::Behind(place.to_position()));
+        let from = position
+            .map_or(delta::DeltaStart::Since(since), |position| delta::DeltaStart::Behind(position.to_position()));
         let select = DELTA.select_changes(Select::new(CHANGES).use_index(BY_CHANGE), from, until).limit(step);
         let rows: Vec<OrganizationChangeRow> = db.select(&select).await?;
-        looked += rows.len();
+        rows_examined += rows.len();
         let end = rows.last().filter(|_| rows.len() == step).map(|row| row.change_key);
         found.extend(
             rows.iter().filter(|row| matches_filter(filter, row)).map(|row| (row.change_key, row.change_key.id)),
         );
-        if end.is_none() || found.len() > limit || looked >= EXAMINED_ROWS_MAX {
+        if end.is_none() || found.len() > limit || rows_examined >= EXAMINED_ROWS_MAX {
             break end;
         }
-        place = end;
+        position = end;
         step = (2 * step).min(STEP_MAX);
     };
     let more = found.len() > limit;
@@ -169,23 +169,23 @@ async fn find_unique(db: &Db, filter: &Filter) -> Result<Option<Vec<Organization
 /// was deleted or has changed meanwhile is left out.
 async fn load_page<K: Copy>(
     db: &Db,
-    places: &[(K, OrganizationId)],
+    positions: &[(K, OrganizationId)],
     next: Option<K>,
     is_still: impl Fn(&StoredOrganization, K) -> bool,
 ) -> Result<(Vec<Organization>, Option<K>)> {
     let (mut all, mut bytes, mut last) = (Vec::new(), PageBytes::default(), None);
-    for part in places.chunks(READ_ROWS) {
+    for part in positions.chunks(READ_ROWS) {
         let select = Select::new(READ).where_in("id", part.iter().map(|(_, id)| *id)).limit(part.len());
         let read: Vec<StoredOrganization> = db.select(&select).await?;
         let mut read: HashMap<OrganizationId, StoredOrganization> =
             read.into_iter().map(|stored| (stored.organization.id, stored)).collect();
-        for (place, id) in part {
-            let Some(stored) = read.remove(id).filter(|stored| is_still(stored, *place)) else { continue };
+        for (position, id) in part {
+            let Some(stored) = read.remove(id).filter(|stored| is_still(stored, *position)) else { continue };
             if !bytes.fits_record(&stored.organization)? {
                 return Ok((all, last));
             }
             all.push(stored.organization);
-            last = Some(*place);
+            last = Some(*position);
         }
     }
     Ok((all, next))

@@ -36,7 +36,7 @@ pub async fn update_provider(db: &Db, id: ProviderId, change: ProviderChange) ->
         {
             changes.add_described("client_secret", &Value::Null, &json!(NEW_SECRET));
         }
-        let has = |name: &String| old.domains.iter().any(|known| known.domain == *name);
+        let has = |name: &String| old.domains.iter().any(|owned| owned.domain == *name);
         let added: Vec<&String> = change.domains.iter().filter(|name| !has(name)).collect();
         if !added.is_empty() {
             check_domain_count(old.domains.len() + added.len())?;
@@ -109,7 +109,7 @@ async fn set_secret(tx: &mut Tx, id: ProviderId, secret: &str, secrets: &Secrets
     let cell = secret_cell(tenant, id);
     let (stored,): (SealedValue,) = tx.get_one(GET_SECRET, args![id]).await?;
     // A stored secret that cannot be opened is useless, and is replaced.
-    if cell.open(secrets, &stored).is_ok_and(|known| known == secret.as_bytes()) {
+    if cell.open(secrets, &stored).is_ok_and(|opened| opened == secret.as_bytes()) {
         return Ok(false);
     }
     let sealed = cell.seal(secrets, &tx.env().random, secret.as_bytes())?;

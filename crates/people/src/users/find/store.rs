@@ -69,21 +69,21 @@ async fn list_changes(
     limit: usize,
 ) -> Result<UserRowPage> {
     let until = db.last_tick().await?;
-    let (mut place, mut found, mut looked, mut step) = (after, Vec::new(), 0, limit + 1);
+    let (mut position, mut found, mut rows_examined, mut step) = (after, Vec::new(), 0, limit + 1);
     loop {
-        let from = place.map_or(DeltaStart::Since(since), |place| DeltaStart::Behind(place.to_position()));
+        let from = position.map_or(DeltaStart::Since(since), |position| DeltaStart::Behind(position.to_position()));
         let select = DELTA.select_changes(Select::new(FULL).use_index("users_by_change"), from, until).limit(step);
         let rows: Vec<StoredUser> = db.select(&select).await?;
-        looked += rows.len();
+        rows_examined += rows.len();
         let end = rows.last().filter(|_| rows.len() == step).map(UserListKey::from_change);
         found.extend(rows.into_iter().filter(|stored| filter.matches_user(&stored.user)));
-        if end.is_none() || found.len() > limit || looked >= EXAMINED_ROWS_MAX {
+        if end.is_none() || found.len() > limit || rows_examined >= EXAMINED_ROWS_MAX {
             let more = found.len() > limit;
             found.truncate(limit);
             let next = if more { found.last().map(UserListKey::from_change) } else { end };
             return Ok((found, next));
         }
-        place = end;
+        position = end;
         step = (2 * step).min(STEP_MAX);
     }
 }

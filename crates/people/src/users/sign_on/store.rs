@@ -13,7 +13,7 @@ use crate::sso::{ProviderId, email_domain, find_domain_provider};
 
 kernel::statements! {
     FIND_BY_IDENTITY = "SELECT user_id FROM user_identities WHERE tenant_id = $1 AND provider_id = $2 AND subject = $3";
-    NOTE_SIGN_ON = "UPDATE users SET last_signed_in_at = $3 WHERE tenant_id = $1 AND id = $2";
+    UPDATE_LAST_SIGNED_IN = "UPDATE users SET last_signed_in_at = $3 WHERE tenant_id = $1 AND id = $2";
 }
 
 /// A person whom a provider has signed in. The claims have been checked: the address is verified or trusted, and its domain
@@ -47,12 +47,12 @@ pub enum SignOnOutcome {
 
 /// Finds, links or creates the user, and updates them by the provider's claims. The actor is that of the transaction. The
 /// caller starts the session.
-pub async fn sign_on(tx: &mut Tx, who: SignOn) -> Result<SignOnOutcome> {
+pub async fn sign_on(tx: &mut Tx, request: SignOn) -> Result<SignOnOutcome> {
     tx.tick().await?;
-    let email = fold_email(&who.email).map_err(|detail| Error::invalid("/email", "invalid_email", detail))?;
-    let identity = ProviderIdentity { provider: who.provider, subject: who.subject };
+    let email = fold_email(&request.email).map_err(|detail| Error::invalid("/email", "invalid_email", detail))?;
+    let identity = ProviderIdentity { provider: request.provider, subject: request.subject };
     let found: Option<UserId> = tx.find(FIND_BY_IDENTITY, args![identity.provider, identity.subject]).await?;
-    let known = found.is_some();
+    let is_linked = found.is_some();
     let old = match found {
         Some(id) => Some(get_user_in_tx(tx, id).await?),
         None => find_user_by_email_in_tx(tx, &email).await?,
@@ -61,21 +61,22 @@ pub async fn sign_on(tx: &mut Tx, who: SignOn) -> Result<SignOnOutcome> {
         return Ok(SignOnOutcome::Disabled);
     }
     // A provider of a tenant must not decide who is a platform operator, which it could by issuing that address.
-    if !known && old.as_ref().is_some_and(|old| !old.identities.is_empty() || old.platform_operator) {
+    if !is_linked && old.as_ref().is_some_and(|old| !old.identities.is_empty() || old.platform_operator) {
         return Ok(SignOnOutcome::OtherIdentity);
     }
-    let Some(role) = who.role else {
+    let Some(role) = request.role else {
         if let Some(id) = found {
             end_provider_sessions(tx, id, &identity.provider.to_string()).await?;
         }
         return Ok(SignOnOutcome::NoRole);
     };
     let Some(old) = old else {
-        let name = who.name.and_then(|name| Label::parse(&name).ok()).map(Label::into_string);
+        let name = request.name.and_then(|name| Label::parse(&name).ok()).map(Label::into_string);
         let name = name.unwrap_or_else(|| name_from_email(&email));
         let (status, identity) = (UserStatus::Active, Some(identity));
-        let made = insert_user(tx, UserDraft { email, name, role, status, platform_operator: false, identity }).await?;
-        return Ok(SignOnOutcome::SignedIn { user: Box::new(made), ignored_email: None });
+        let created =
+            insert_user(tx, UserDraft { email, name, role, status, platform_operator: false, identity }).await?;
+        return Ok(SignOnOutcome::SignedIn { user: Box::new(created), ignored_email: None });
     };
     let mut new = User { last_signed_in_at: Some(tx.env().now()), ..old.clone() };
     let mut ignored_email = None;
@@ -84,7 +85,7 @@ pub async fn sign_on(tx: &mut Tx, who: SignOn) -> Result<SignOnOutcome> {
     } else if email != old.email {
         ignored_email = Some(email);
     }
-    if !known {
+    if !is_linked {
         insert_identity(tx, old.id, &identity).await?;
         new.identities.push(identity);
     }
@@ -94,7 +95,7 @@ pub async fn sign_on(tx: &mut Tx, who: SignOn) -> Result<SignOnOutcome> {
     if !loses_admin(&old, &demoted) || has_other_admin(tx, old.id).await? {
         new.role = role;
     }
-    tx.enqueue(NOTE_SIGN_ON, vec![new.id.into(), new.last_signed_in_at.into()]).await?;
+    tx.enqueue(UPDATE_LAST_SIGNED_IN, vec![new.id.into(), new.last_signed_in_at.into()]).await?;
     let user = Box::new(save_user(tx, &old, new).await?);
     Ok(SignOnOutcome::SignedIn { user, ignored_email })
 }

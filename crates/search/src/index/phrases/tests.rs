@@ -153,7 +153,7 @@ fn expected_points(all: &[SampleDocument], row: &[&str], last: PhraseEnd) -> Vec
 fn points_of(text: &[&str], row: &[&str], last: PhraseEnd, whole: u32, start: u32) -> u32 {
     let (end, leading) = row.split_last().unwrap();
     let words = u32::try_from(row.len()).unwrap();
-    let at = |place: &[&str]| match place.split_last() {
+    let at = |window: &[&str]| match window.split_last() {
         Some((word, others)) if others == leading && word == end => words * whole,
         Some((word, others)) if others == leading && last == PhraseEnd::Prefix && word.starts_with(end) => {
             words * start
@@ -168,13 +168,13 @@ fn points_of(text: &[&str], row: &[&str], last: PhraseEnd, whole: u32, start: u3
 fn a_row_is_found_where_its_words_stand_side_by_side() {
     let all = sample_documents();
     let (first, second) = all.split_at(220);
-    let made = SampleIndex::with_segments(&[first, second], &[OTHER]);
-    assert!(made.list_lengths("a").iter().any(|documents| *documents > BLOCK_LEN), "{:?}", made.list_lengths("a"));
-    assert!(made.searcher.segment_readers().iter().all(SegmentReader::has_deletes));
+    let sample = SampleIndex::with_segments(&[first, second], &[OTHER]);
+    assert!(sample.list_lengths("a").iter().any(|documents| *documents > BLOCK_LEN), "{:?}", sample.list_lengths("a"));
+    assert!(sample.searcher.segment_readers().iter().all(SegmentReader::has_deletes));
     // All phrases of two and three words, and some of four.
     let rows = all_texts(2).into_iter().chain(all_texts(3)).chain(all_texts(4).into_iter().step_by(5));
     for row in rows {
-        let [whole, start] = [PhraseEnd::Whole, PhraseEnd::Prefix].map(|last| made.check_phrase(&all, &row, last));
+        let [whole, start] = [PhraseEnd::Whole, PhraseEnd::Prefix].map(|last| sample.check_phrase(&all, &row, last));
         assert!(0 < whole && whole <= start, "{row:?}: {whole} {start}");
     }
 }
@@ -191,7 +191,7 @@ fn a_row_of_most_documents_is_found_and_one_of_few() {
     ];
     const SOME: Pair = (&[], &["a", "ab", "b"]);
     const FEW: Pair = (&["c", "a", "b"], &[]);
-    let said = |number: usize| {
+    let document = |number: usize| {
         let (name, body) = match (number % 400, number % 40) {
             (7, _) => FEW,
             (_, 9) => SOME,
@@ -199,20 +199,20 @@ fn a_row_of_most_documents_is_found_and_one_of_few() {
         };
         SampleDocument { name: name.to_vec(), body: body.to_vec(), is_deleted: false }
     };
-    let all: Vec<SampleDocument> = (0..4_400).map(said).collect();
-    let made = SampleIndex::with_segments(&[all.as_slice()], &[]);
+    let all: Vec<SampleDocument> = (0..4_400).map(document).collect();
+    let sample = SampleIndex::with_segments(&[all.as_slice()], &[]);
     // The matches of one column are collected first, and then those of both.
     assert!(
-        made.list_lengths("a").iter().all(|documents| *documents as usize > LIST_MIN),
+        sample.list_lengths("a").iter().all(|documents| *documents as usize > LIST_MIN),
         "{:?}",
-        made.list_lengths("a")
+        sample.list_lengths("a")
     );
-    assert!(made.check_phrase(&all, &["a", "a"], PhraseEnd::Prefix) > LIST_MIN);
-    assert!(made.check_phrase(&all, &["a", "a"], PhraseEnd::Whole) > 0);
-    assert!(made.check_phrase(&all, &["b", "a", "a"], PhraseEnd::Prefix) > 0);
-    assert!(made.check_phrase(&all, &["ab", "b"], PhraseEnd::Whole) > 0);
+    assert!(sample.check_phrase(&all, &["a", "a"], PhraseEnd::Prefix) > LIST_MIN);
+    assert!(sample.check_phrase(&all, &["a", "a"], PhraseEnd::Whole) > 0);
+    assert!(sample.check_phrase(&all, &["b", "a", "a"], PhraseEnd::Prefix) > 0);
+    assert!(sample.check_phrase(&all, &["ab", "b"], PhraseEnd::Whole) > 0);
     for last in [PhraseEnd::Whole, PhraseEnd::Prefix] {
-        assert_eq!(made.check_phrase(&all, &["c", "a"], last), 11, "{last:?}");
+        assert_eq!(sample.check_phrase(&all, &["c", "a"], last), 11, "{last:?}");
     }
 }
 
@@ -220,7 +220,7 @@ fn a_row_of_most_documents_is_found_and_one_of_few() {
 fn a_row_costs_what_is_read_for_it() {
     let all = sample_documents();
     let (first, second) = all.split_at(220);
-    let made = SampleIndex::with_segments(&[first, second], &[OTHER]);
+    let sample = SampleIndex::with_segments(&[first, second], &[OTHER]);
     let all_but_a_few: [fn(&SearchBudget) -> bool; 3] = [
         // One term for each column of each segment.
         |budget| budget.take_terms(TERMS_MAX - 4),
@@ -231,13 +231,13 @@ fn a_row_costs_what_is_read_for_it() {
         for last in [PhraseEnd::Whole, PhraseEnd::Prefix] {
             let budget = SearchBudget::new();
             assert!(take(&budget));
-            made.find_points(&["a", "a"], last, &budget);
+            sample.find_points(&["a", "a"], last, &budget);
             assert!(budget.is_exhausted(), "{number} {last:?}");
         }
         // A word that does not exist costs only its lookup in the dictionary.
         let budget = SearchBudget::new();
         assert!(take(&budget));
-        assert!(made.find_points(&["nowhere", "a"], PhraseEnd::Prefix, &budget).is_empty());
+        assert!(sample.find_points(&["nowhere", "a"], PhraseEnd::Prefix, &budget).is_empty());
         assert!(!budget.is_exhausted(), "{number}");
     }
 }
@@ -250,8 +250,8 @@ fn places_in_both_are_kept() {
         (vec![1, 4, 7, 9], vec![2, 4, 5, 9, 11], vec![4, 9]),
         (vec![5], vec![1, 2, 3, 4, 5], vec![5]),
     ] {
-        let mut kept = left.clone();
-        retain_common(&mut kept, &right);
-        assert_eq!(kept, both, "{left:?} {right:?}");
+        let mut common = left.clone();
+        retain_common(&mut common, &right);
+        assert_eq!(common, both, "{left:?} {right:?}");
     }
 }

@@ -44,22 +44,22 @@ struct LogQueueState {
 }
 
 impl LogLines {
-    /// Starts the writer thread. It calls `tell` when lines were dropped and writing works again.
-    pub fn spawn_writer(out: impl Write + Send + 'static, tell: impl Fn(u64) + Send + 'static) -> Result<Self> {
-        LogLines::spawn_bounded(WAITING_BYTES_MAX, out, tell)
+    /// Starts the writer thread. It calls `report_lost` when lines were dropped and writing works again.
+    pub fn spawn_writer(out: impl Write + Send + 'static, report_lost: impl Fn(u64) + Send + 'static) -> Result<Self> {
+        LogLines::spawn_bounded(WAITING_BYTES_MAX, out, report_lost)
     }
 
     fn spawn_bounded(
         bytes_max: usize,
         out: impl Write + Send + 'static,
-        tell: impl Fn(u64) + Send + 'static,
+        report_lost: impl Fn(u64) + Send + 'static,
     ) -> Result<Self> {
         let (more, done, dropped) = (Condvar::new(), Condvar::new(), AtomicU64::new(0));
         let shared = LogQueue { state: Mutex::default(), more, done, dropped, bytes_max };
         let lines = LogLines(Arc::new(shared));
         let writer = lines.clone();
         let thread = std::thread::Builder::new().name("log-writer".to_owned());
-        thread.spawn(move || writer.run_writer(out, tell)).map_err(Error::internal)?;
+        thread.spawn(move || writer.run_writer(out, report_lost)).map_err(Error::internal)?;
         Ok(lines)
     }
 
@@ -96,8 +96,8 @@ impl LogLines {
         }
     }
 
-    fn run_writer(&self, mut out: impl Write, tell: impl Fn(u64)) {
-        let (mut batch, mut torn) = (Vec::new(), false);
+    fn run_writer(&self, mut out: impl Write, report_lost: impl Fn(u64)) {
+        let (mut batch, mut is_line_cut) = (Vec::new(), false);
         loop {
             let mut state = self.lock_state();
             while state.waiting.is_empty() {
@@ -110,7 +110,7 @@ impl LogLines {
             drop(state);
 
             let mut rest = batch.as_slice();
-            let written = write_rest(&mut out, &mut rest, &mut torn);
+            let written = write_rest(&mut out, &mut rest, &mut is_line_cut);
             let lost = rest.split_inclusive(|byte| *byte == b'\n').count() as u64;
             self.0.dropped.fetch_add(lost, Ordering::Relaxed);
             batch.clear();
@@ -118,11 +118,11 @@ impl LogLines {
             let mut state = self.lock_state();
             state.writing = false;
             state.lost += lost;
-            let to_tell = if written { std::mem::take(&mut state.lost) } else { 0 };
+            let lost_lines = if written { std::mem::take(&mut state.lost) } else { 0 };
             drop(state);
             self.0.done.notify_all();
-            if to_tell > 0 {
-                tell(to_tell);
+            if lost_lines > 0 {
+                report_lost(lost_lines);
             }
             std::thread::sleep(if written { LINGER } else { PAUSE });
         }
@@ -133,16 +133,16 @@ impl LogLines {
     }
 }
 
-/// Writes `rest` and returns whether all of it was written; the unwritten part stays in `rest`. `torn` says that the last
-/// line written has no newline.
-fn write_rest(out: &mut impl Write, rest: &mut &[u8], torn: &mut bool) -> bool {
-    if *torn && out.write_all(b"\n").is_err() {
+/// Writes `rest` and returns whether all of it was written; the unwritten part stays in `rest`. `is_line_cut` says
+/// that the last line written has no newline.
+fn write_rest(out: &mut impl Write, rest: &mut &[u8], is_line_cut: &mut bool) -> bool {
+    if *is_line_cut && out.write_all(b"\n").is_err() {
         return false;
     }
     while !rest.is_empty() {
         match out.write(rest) {
             Ok(count) if count > 0 => {
-                *torn = rest[count - 1] != b'\n';
+                *is_line_cut = rest[count - 1] != b'\n';
                 *rest = &rest[count..];
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -204,11 +204,11 @@ mod tests {
     type Gated = (LogLines, Sender<io::Result<usize>>, Receiver<Vec<u8>>, Receiver<u64>);
 
     fn gated(bytes_max: usize) -> Gated {
-        let ((decide, verdicts), (written, read), (tell, told)) = (channel(), channel(), channel());
+        let ((decide, verdicts), (written, read), (report, reported)) = (channel(), channel(), channel());
         let lines =
-            LogLines::spawn_bounded(bytes_max, Gate { verdicts, written }, move |lost| tell.send(lost).unwrap())
+            LogLines::spawn_bounded(bytes_max, Gate { verdicts, written }, move |lost| report.send(lost).unwrap())
                 .unwrap();
-        (lines, decide, read, told)
+        (lines, decide, read, reported)
     }
 
     fn log(lines: &LogLines, line: &str) {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_stalls_costs_lines_and_no_time() {
-        let (lines, decide, read, told) = gated(10);
+        let (lines, decide, read, reported) = gated(10);
         log(&lines, "first\n");
         // The writer thread has taken the first line and blocks, or is about to: the bound applies to the lines behind it.
         while !lines.lock_state().writing {
@@ -233,13 +233,13 @@ mod tests {
         lines.flush_within(LONG);
         let text: Vec<u8> = read.try_iter().flatten().collect();
         assert_eq!(String::from_utf8(text).unwrap(), "first\nsecond\n");
-        assert_eq!(told.recv_timeout(LONG), Ok(999));
-        assert!(told.try_recv().is_err(), "said once");
+        assert_eq!(reported.recv_timeout(LONG), Ok(999));
+        assert!(reported.try_recv().is_err(), "said once");
     }
 
     #[test]
     fn a_log_that_fails_loses_what_it_fails_on_and_goes_on() {
-        let (lines, decide, read, told) = gated(1_000);
+        let (lines, decide, read, reported) = gated(1_000);
         decide.send(Err(io::ErrorKind::BrokenPipe.into())).unwrap();
         log(&lines, "lost\n");
         lines.flush_within(LONG);
@@ -249,12 +249,12 @@ mod tests {
         decide.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
         log(&lines, "torn\n");
         lines.flush_within(LONG);
-        assert_eq!((lines.dropped_lines(), told.try_recv().is_err()), (2, true));
+        assert_eq!((lines.dropped_lines(), reported.try_recv().is_err()), (2, true));
         drop(decide);
         log(&lines, "whole\n");
         lines.flush_within(LONG);
         let text: Vec<u8> = read.try_iter().flatten().collect();
         assert_eq!(String::from_utf8(text).unwrap(), "tor\nwhole\n");
-        assert_eq!(told.recv_timeout(LONG), Ok(2));
+        assert_eq!(reported.recv_timeout(LONG), Ok(2));
     }
 }

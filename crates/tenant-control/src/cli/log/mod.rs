@@ -25,8 +25,8 @@ static LINES: OnceLock<LogLines> = OnceLock::new();
 
 pub fn start_logging(format: LogFormat, level: &str) -> Result<()> {
     let filter = parse_filter(level).map_err(|error| Error::internal(format!("--log-level {level:?}: {error}")))?;
-    let tell = |lines| tracing::warn!(lines, "log lines dropped");
-    let lines = LogLines::spawn_writer(std::io::stderr(), tell)?;
+    let report_lost = |lines| tracing::warn!(lines, "log lines dropped");
+    let lines = LogLines::spawn_writer(std::io::stderr(), report_lost)?;
     let writer = LINES.get_or_init(|| lines).clone();
     // The maximum level lets `tracing` skip disabled events with one comparison.
     let most = filter.iter().map(|(_, level)| level).chain(filter.default_level()).max().unwrap_or(LevelFilter::OFF);

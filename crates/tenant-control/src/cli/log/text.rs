@@ -83,7 +83,7 @@ impl Visit for AccessFields<'_> {
 
     fn record_f64(&mut self, field: &Field, value: f64) {
         match Thousandths::from_f64(value) {
-            Some(spelt) => self.write_plain(field, &[spelt.as_str()]),
+            Some(thousandths) => self.write_plain(field, &[thousandths.as_str()]),
             None => self.record_debug(field, &value),
         }
     }
@@ -101,29 +101,31 @@ impl Thousandths {
     const MAX: f64 = 1e9;
 
     fn from_f64(value: f64) -> Option<Self> {
-        let whole = (value * 1e3).round();
-        if value.is_sign_negative() || !(0.0..Self::MAX).contains(&whole) || (whole / 1e3).to_bits() != value.to_bits()
+        let scaled = (value * 1e3).round();
+        if value.is_sign_negative()
+            || !(0.0..Self::MAX).contains(&scaled)
+            || (scaled / 1e3).to_bits() != value.to_bits()
         {
             return None;
         }
         #[expect(clippy::cast_possible_truncation, reason = "it is small and whole")]
-        let mut rest = whole as u64;
-        let mut spelt = Thousandths { text: [b'0'; 16], start: 16, end: 16 };
+        let mut rest = scaled as u64;
+        let mut thousandths = Thousandths { text: [b'0'; 16], start: 16, end: 16 };
         // There is at least one digit before the decimal point and one after it.
-        for place in 0.. {
-            if place > 3 && rest == 0 {
+        for index in 0.. {
+            if index > 3 && rest == 0 {
                 break;
             }
-            if place == 3 {
-                spelt.push_byte(b'.');
+            if index == 3 {
+                thousandths.push_byte(b'.');
             }
             let digit = u8::try_from(rest % 10).unwrap_or_default();
-            if digit != 0 || place >= 2 || spelt.start < spelt.end {
-                spelt.push_byte(b'0' + digit);
+            if digit != 0 || index >= 2 || thousandths.start < thousandths.end {
+                thousandths.push_byte(b'0' + digit);
             }
             rest /= 10;
         }
-        Some(spelt)
+        Some(thousandths)
     }
 
     fn push_byte(&mut self, byte: u8) {

@@ -45,8 +45,9 @@ impl Asset {
 
     /// Cached forever only under its own hash: during a rolling upgrade, a new page may request an asset from an old node.
     fn to_response(&self, uri: &Uri) -> impl IntoResponse + use<> {
-        let asked = uri.query().and_then(|query| query.strip_prefix("v="));
-        let caching = if asked == Some(&self.version) { "public, max-age=31536000, immutable" } else { "no-cache" };
+        let requested_version = uri.query().and_then(|query| query.strip_prefix("v="));
+        let caching =
+            if requested_version == Some(&self.version) { "public, max-age=31536000, immutable" } else { "no-cache" };
         ([(header::CONTENT_TYPE, self.content_type), (header::CACHE_CONTROL, caching)], self.text)
     }
 }

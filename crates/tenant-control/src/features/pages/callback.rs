@@ -38,13 +38,13 @@ pub async fn handle_sso_callback(
         return Ok([(header::REFERRER_POLICY, REFERRER_POLICY)].into_response());
     }
     let base_url = &app.settings.base_url;
-    let arrived = CallbackRequest {
+    let request = CallbackRequest {
         query: uri.query().unwrap_or_default(),
         headers: &headers,
         address: context.address,
         request_id: context.request_id.clone(),
     };
-    let ended = match complete_sign_on(&app, arrived).await {
+    let ended = match complete_sign_on(&app, request).await {
         Ok(ended) => ended,
         // A person waits for the answer, so it is a page.
         Err(error) if error.code().status() == 503 => {
@@ -74,18 +74,18 @@ pub async fn handle_sso_callback(
             context.charge_address(&app, RatePolicy::AuthFailures)?;
             render_sso_refusal(RefusalMessage::TryAgain, &context)
         }
-        CallbackOutcome::Refused { message: told, cookie } => {
+        CallbackOutcome::Refused { message, cookie } => {
             // The reason is shown even past the rate limit: the sign-on was valid, and is used up.
             drop(context.charge_address(&app, RatePolicy::AuthFailures));
-            let mut response = render_sso_refusal(told, &context)?;
+            let mut response = render_sso_refusal(message, &context)?;
             response.headers_mut().append(header::SET_COOKIE, clear_cookie_header(base_url, &cookie)?);
             Ok(response)
         }
     }
 }
 
-fn render_sso_refusal(told: RefusalMessage, context: &RequestContext) -> Result<Response> {
-    let (status, heading, lead, advice) = match told {
+fn render_sso_refusal(message: RefusalMessage, context: &RequestContext) -> Result<Response> {
+    let (status, heading, lead, advice) = match message {
         RefusalMessage::TryAgain => (
             StatusCode::BAD_REQUEST,
             "This sign-in has ended",

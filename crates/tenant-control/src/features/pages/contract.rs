@@ -187,8 +187,8 @@ fn schema_or_nothing<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Option<Box<ApiSchema>>, D::Error> {
     match Value::deserialize(deserializer)? {
-        Value::Object(said) if !said.is_empty() => {
-            serde_json::from_value(Value::Object(said)).map(Some).map_err(serde::de::Error::custom)
+        Value::Object(schema) if !schema.is_empty() => {
+            serde_json::from_value(Value::Object(schema)).map(Some).map_err(serde::de::Error::custom)
         }
         _ => Ok(None),
     }

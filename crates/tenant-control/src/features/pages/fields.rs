@@ -44,8 +44,8 @@ const WITHIN_MAX: usize = 4;
 
 /// The forms of a request or response body, each with its example if there is one.
 pub fn body_shapes(contract: &Contract, media: &ApiMedia, anchor: &str) -> Vec<BodyShape> {
-    let whole = contract.resolve_schema(&media.schema);
-    let mut forms: Vec<&ApiSchema> = whole.variants().collect();
+    let body_schema = contract.resolve_schema(&media.schema);
+    let mut forms: Vec<&ApiSchema> = body_schema.variants().collect();
     if forms.is_empty() {
         forms.push(&media.schema);
     }
@@ -106,55 +106,56 @@ struct FieldPosition<'a> {
 
 impl<'a> FieldWalk<'a> {
     /// Adds the fields of an object with all its parts and variants, or of the items of a list.
-    fn add_members(&mut self, schema: &'a ApiSchema, place: FieldPosition<'a>, is_choice: bool) {
+    fn add_members(&mut self, schema: &'a ApiSchema, position: FieldPosition<'a>, is_choice: bool) {
         let name = schema.reference_name();
-        if place.depth > DEPTH_MAX || name.is_some_and(|name| self.within.contains(&name)) {
+        if position.depth > DEPTH_MAX || name.is_some_and(|name| self.within.contains(&name)) {
             return;
         }
         self.within.extend(name);
         let found = self.contract.resolve_schema(schema);
         for part in &found.all_of {
-            self.add_members(part, place, is_choice);
+            self.add_members(part, position, is_choice);
         }
         let is_one_of_many = found.variants().filter(|variant| !variant.is_null()).count() > 1;
         for variant in found.variants() {
-            self.add_members(variant, place, is_choice || is_one_of_many);
+            self.add_members(variant, position, is_choice || is_one_of_many);
         }
         for (name, field) in found.properties.iter_members() {
             let is_required = found.required.iter().any(|required| required == name);
             let need = if is_required && is_choice { "one of these" } else { need_word(is_required) };
-            self.add_field(name, field, need, place);
+            self.add_field(name, field, need, position);
         }
         if let Some(each) = &found.additional_properties {
-            self.add_field("any other name", each, "optional", place);
+            self.add_field("any other name", each, "optional", position);
         }
         if let Some(items) = &found.items {
-            self.add_members(items, place, is_choice);
+            self.add_members(items, position, is_choice);
         }
         if name.is_some() {
             self.within.pop();
         }
     }
 
-    fn add_field(&mut self, name: &'a str, schema: &'a ApiSchema, need: &'static str, place: FieldPosition<'a>) {
-        let row = self.field_row(name, schema, need, place);
+    fn add_field(&mut self, name: &'a str, schema: &'a ApiSchema, need: &'static str, position: FieldPosition<'a>) {
+        let row = self.field_row(name, schema, need, position);
         self.fields.push(row);
-        self.add_members(schema, FieldPosition { depth: place.depth + 1, parent: name }, false);
+        self.add_members(schema, FieldPosition { depth: position.depth + 1, parent: name }, false);
     }
 
-    fn field_row(&self, name: &str, schema: &ApiSchema, need: &'static str, place: FieldPosition<'_>) -> FieldRow {
+    fn field_row(&self, name: &str, schema: &ApiSchema, need: &'static str, position: FieldPosition<'_>) -> FieldRow {
         let found = self.contract.resolve_schema(schema);
-        let said = [schema, found].into_iter().chain(found.variants()).find_map(|schema| schema.description.as_deref());
+        let description =
+            [schema, found].into_iter().chain(found.variants()).find_map(|schema| schema.description.as_deref());
         let mut notes = Vec::new();
         self.add_notes(schema, "", WITHIN_MAX, &mut notes);
         FieldRow {
-            depth: place.depth,
+            depth: position.depth,
             name: name.to_owned(),
-            parent: place.parent.to_owned(),
+            parent: position.parent.to_owned(),
             kind: self.type_words(schema, WITHIN_MAX),
             need,
             notes,
-            description: said.map(markdown::to_html).unwrap_or_default(),
+            description: description.map(markdown::to_html).unwrap_or_default(),
         }
     }
 
@@ -181,17 +182,17 @@ impl<'a> FieldWalk<'a> {
             let kind = if is_object { "object" } else { "any JSON" };
             kinds.push(kind.to_owned());
         }
-        let mut told: Vec<String> = Vec::new();
+        let mut distinct: Vec<String> = Vec::new();
         for kind in kinds {
-            if !told.contains(&kind) {
-                told.push(kind);
+            if !distinct.contains(&kind) {
+                distinct.push(kind);
             }
         }
-        told.join(" or ")
+        distinct.join(" or ")
     }
 
     /// Adds the notes of the schema, of its variants, and of its items.
-    fn add_notes(&self, schema: &ApiSchema, whose: &str, left: usize, notes: &mut Vec<FieldNote>) {
+    fn add_notes(&self, schema: &ApiSchema, prefix: &str, left: usize, notes: &mut Vec<FieldNote>) {
         let found = self.contract.resolve_schema(schema);
         let bounds = [
             format_range(found.min_length.as_ref(), found.max_length.as_ref(), " characters"),
@@ -200,21 +201,21 @@ impl<'a> FieldWalk<'a> {
             format_range(None, found.max_properties.as_ref(), " fields"),
         ];
         for words in bounds.into_iter().flatten() {
-            notes.push(FieldNote { words: format!("{whose}{words}"), codes: Vec::new() });
+            notes.push(FieldNote { words: format!("{prefix}{words}"), codes: Vec::new() });
         }
         let written = |values: &[Value]| -> Vec<String> { values.iter().map(format_value).collect() };
         if !found.values.is_empty() {
-            notes.push(FieldNote { words: format!("{whose}one of"), codes: written(&found.values) });
+            notes.push(FieldNote { words: format!("{prefix}one of"), codes: written(&found.values) });
         }
         if let Some(pattern) = &found.pattern {
-            notes.push(FieldNote { words: format!("{whose}matches"), codes: vec![pattern.clone()] });
+            notes.push(FieldNote { words: format!("{prefix}matches"), codes: vec![pattern.clone()] });
         }
         if let Some(default) = &found.default {
-            notes.push(FieldNote { words: format!("{whose}default"), codes: written(std::slice::from_ref(default)) });
+            notes.push(FieldNote { words: format!("{prefix}default"), codes: written(std::slice::from_ref(default)) });
         }
         if left > 0 {
             for variant in found.variants() {
-                self.add_notes(variant, whose, left - 1, notes);
+                self.add_notes(variant, prefix, left - 1, notes);
             }
             if let Some(items) = &found.items {
                 self.add_notes(items, "each ", left - 1, notes);

@@ -114,7 +114,7 @@ pub fn render_guides(pages: &mut LibraryPages, base_url: &str) -> Result<()> {
 
 /// The page that a link in a file of `docs/` leads to. `None`, and so no link, for a file without a page.
 fn resolve_link(url: &str) -> Option<String> {
-    let (file, place) = url.split_at(url.find('#').unwrap_or(url.len()));
+    let (file, fragment) = url.split_at(url.find('#').unwrap_or(url.len()));
     let name = file.strip_suffix(".md");
     let page = match file {
         "../README.md" => "/documentation/".to_owned(),
@@ -124,7 +124,7 @@ fn resolve_link(url: &str) -> Option<String> {
             None => return markdown::permit_link(url),
         },
     };
-    Some(format!("{page}{place}"))
+    Some(format!("{page}{fragment}"))
 }
 
 #[cfg(test)]

@@ -49,8 +49,8 @@ impl HealthMonitor {
 
     /// How long the oldest due work has waited; `None` if there is no recent measurement.
     pub(super) fn queue_lag_ms(&self, now: Timestamp) -> Option<i64> {
-        let noted = *self.0.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.filter(|(at, _)| is_recent(*at, now, MEASURED_MAX_MS)).map(|(_, lag_ms)| lag_ms)
+        let measured = *self.0.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        measured.filter(|(at, _)| is_recent(*at, now, MEASURED_MAX_MS)).map(|(_, lag_ms)| lag_ms)
     }
 
     fn save_queue_lag(&self, at: Timestamp, lag_ms: i64) {
@@ -81,7 +81,7 @@ pub async fn measure_queue(node: &ServerNode) -> Result<()> {
         let due = lanes::find_longest_due(&node.store, kind, now).await?;
         lag_ms = due.map_or(0, |due| now.as_millis() - due.as_millis()).max(lag_ms);
     }
-    let watched: HealthMonitor = node.settings.feature_settings();
-    watched.save_queue_lag(now, lag_ms);
+    let monitor: HealthMonitor = node.settings.feature_settings();
+    monitor.save_queue_lag(now, lag_ms);
     Ok(())
 }

@@ -205,7 +205,7 @@ impl<'a> OperationPage<'a> {
 
 impl Credential {
     fn from_operation(operation: &ApiOperation) -> Self {
-        let has = |name: &str| operation.security.iter().any(|way| way.contains_key(name));
+        let has = |name: &str| operation.security.iter().any(|requirement| requirement.contains_key(name));
         match (has("api_key"), has("session")) {
             (true, _) => Credential::KeyOrSession,
             (false, true) => Credential::Session,
@@ -216,7 +216,7 @@ impl Credential {
 
 fn required_scopes(operation: &ApiOperation) -> Vec<&str> {
     let mut scopes: Vec<&str> = Vec::new();
-    for scope in operation.security.iter().flat_map(|way| way.values().flatten()) {
+    for scope in operation.security.iter().flat_map(|requirement| requirement.values().flatten()) {
         if !scopes.contains(&scope.as_str()) {
             scopes.push(scope);
         }

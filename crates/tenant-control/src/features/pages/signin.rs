@@ -98,8 +98,8 @@ pub async fn show_signin(
     }
     // The request is counted but never refused: a script at the same address must not prevent people from signing in.
     drop(context.charge_address(&app, RatePolicy::Public));
-    let asked = FormFields::parse(uri.query().unwrap_or_default());
-    let form = SignInPage::new(&app.settings, asked.get("redirect_to").and_then(own_path));
+    let query = FormFields::parse(uri.query().unwrap_or_default());
+    let form = SignInPage::new(&app.settings, query.get("redirect_to").and_then(own_path));
     form.to_response(&app.settings, StatusCode::OK)
 }
 
@@ -147,9 +147,12 @@ pub async fn begin_signin(
 }
 
 /// The URL of the provider, and the cookies that the browser must bring back.
-async fn begin_sso(app: &SharedApp, asked: SignOnRequest<'_>) -> Result<Result<(String, Vec<String>), SignInRefusal>> {
-    match sso::begin_sign_on(app, asked).await {
-        Ok(begun) => Ok(Ok((begun.url, begun.cookies))),
+async fn begin_sso(
+    app: &SharedApp,
+    request: SignOnRequest<'_>,
+) -> Result<Result<(String, Vec<String>), SignInRefusal>> {
+    match sso::begin_sign_on(app, request).await {
+        Ok(redirect) => Ok(Ok((redirect.url, redirect.cookies))),
         Err(error) if error.code().status() == 404 => Ok(Err(SignInRefusal::Unknown)),
         Err(error) if error.code().status() == 503 => {
             tracing::warn!(%error, "failed to begin a sign-on");

@@ -21,16 +21,16 @@ pub async fn sign_out(
     Extension(context): Extension<Arc<RequestContext>>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let onward = match app.end_presented_sessions(&headers, &context).await? {
+    let provider_url = match app.end_presented_sessions(&headers, &context).await? {
         Some(ended) => sso::sign_out_url(&app, &ended).await,
         None => None,
     };
     // A URL that is no valid header value is ignored, because the session has already ended.
-    let onward = onward.and_then(|url| HeaderValue::try_from(url).ok());
+    let provider_url = provider_url.and_then(|url| HeaderValue::try_from(url).ok());
     let base_url = &app.settings.base_url;
     let cookie = cookie::clear_cookie_header(base_url.cookie_name(), base_url.is_https());
     let headers = [
-        (header::LOCATION, onward.unwrap_or(HeaderValue::from_static(sso::SIGNED_OUT_PATH))),
+        (header::LOCATION, provider_url.unwrap_or(HeaderValue::from_static(sso::SIGNED_OUT_PATH))),
         (header::SET_COOKIE, HeaderValue::try_from(cookie).map_err(Error::internal)?),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (header::REFERRER_POLICY, REFERRER_POLICY),

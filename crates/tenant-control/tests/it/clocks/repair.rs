@@ -224,7 +224,10 @@ over_http! {
         // As far as a repair comes that is killed between its steps.
         let now = server.now();
         assert_eq!(tickets::store::clamp_future_timestamps(&db, now).await.unwrap(), 1);
-        let step = db.write(async move |tx| tx.exec(events::BRING_BACK, args![now, 10_i64]).await).await.unwrap();
+        let step = db
+            .write(async move |tx| tx.exec(events::CLAMP_FUTURE_TIMESTAMPS, args![now, 10_i64]).await)
+            .await
+            .unwrap();
         assert_eq!((step, stuck(&server).await), (10, vec!["acme".to_owned()]));
         server.post(TICKETS).cookie(&acme.admin).json(&ticket).await.problem("unavailable");
 

@@ -78,7 +78,7 @@ pub async fn list_deliveries(
     limit: usize,
 ) -> Result<(Vec<Delivery>, Option<DeliveryId>)> {
     let walk = filter.plan_walk(db, after).await?;
-    let (rows, next) = walk.load_page(db, limit, |one: &DeliveryFilterRow| filter.matches_row(one)).await?;
+    let (rows, next) = walk.load_page(db, limit, |row: &DeliveryFilterRow| filter.matches_row(row)).await?;
     let mut left: &[DeliveryFilterRow] = &rows;
     let (mut deliveries, mut bytes, mut shown) = (Vec::new(), PageBytes::default(), after);
     while !left.is_empty() {
@@ -108,18 +108,19 @@ fn count_readable(rows: &[DeliveryFilterRow]) -> usize {
 /// The records in the order of `rows`. A missing record has been cleaned away meanwhile.
 async fn read_deliveries(db: &Db, rows: &[DeliveryFilterRow]) -> Result<Vec<Delivery>> {
     let select = Select::new(LIST).where_in("d.id", rows.iter().map(|row| row.id)).limit(rows.len());
-    let found: Vec<StoredDelivery> = db.select(&select).await?;
-    let records = attach_attempts(db, found).await?;
-    let mut records: HashMap<DeliveryId, Delivery> = records.into_iter().map(|one| (one.id, one)).collect();
+    let stored: Vec<StoredDelivery> = db.select(&select).await?;
+    let records = attach_attempts(db, stored).await?;
+    let mut records: HashMap<DeliveryId, Delivery> =
+        records.into_iter().map(|delivery| (delivery.id, delivery)).collect();
     Ok(rows.iter().filter_map(|row| records.remove(&row.id)).collect())
 }
 
 impl Filter {
-    fn matches_row(&self, one: &DeliveryFilterRow) -> bool {
-        self.webhook_id.as_ref().is_none_or(|any| any.contains(&one.webhook_id))
-            && self.event_id.as_ref().is_none_or(|any| any.contains(&one.event_id))
-            && self.event_type.as_ref().is_none_or(|any| any.contains(&one.event_type))
-            && self.status.as_ref().is_none_or(|any| any.contains(&one.status))
+    fn matches_row(&self, row: &DeliveryFilterRow) -> bool {
+        self.webhook_id.as_ref().is_none_or(|any| any.contains(&row.webhook_id))
+            && self.event_id.as_ref().is_none_or(|any| any.contains(&row.event_id))
+            && self.event_type.as_ref().is_none_or(|any| any.contains(&row.event_type))
+            && self.status.as_ref().is_none_or(|any| any.contains(&row.status))
     }
 
     /// The status may have changed since the walk read it.
@@ -151,11 +152,11 @@ impl Filter {
             (None, Some(any)) => Some((BY_TYPE, to_values(any.iter().map(String::as_str)))),
             (None, None) => None,
         };
-        let named = &self.webhook_id;
+        let webhook_ids = &self.webhook_id;
         if let Some((text, second)) = second {
             let webhooks_max = ARMS_MAX / second.len().max(1);
-            let webhooks = match named {
-                Some(named) => named.clone(),
+            let webhooks = match webhook_ids {
+                Some(webhook_ids) => webhook_ids.clone(),
                 None => db.list(WEBHOOKS, args![i64::try_from(webhooks_max + 1).unwrap_or(i64::MAX)]).await?,
             };
             if webhooks.len() <= webhooks_max {
@@ -163,11 +164,13 @@ impl Filter {
                     second.iter().map(|value| vec![(*webhook).into(), value.clone()]).collect::<Vec<_>>()
                 };
                 let pairs: Vec<Vec<Value>> = webhooks.iter().flat_map(of).collect();
-                return Ok(walk(text, pairs, given == 1 + usize::from(named.is_some())));
+                return Ok(walk(text, pairs, given == 1 + usize::from(webhook_ids.is_some())));
             }
         }
-        Ok(match named {
-            Some(named) => walk(BY_WEBHOOK, named.iter().map(|id| vec![(*id).into()]).collect(), given == 1),
+        Ok(match webhook_ids {
+            Some(webhook_ids) => {
+                walk(BY_WEBHOOK, webhook_ids.iter().map(|id| vec![(*id).into()]).collect(), given == 1)
+            }
             None => walk(BY_ID, vec![Vec::new()], given == 0),
         })
     }

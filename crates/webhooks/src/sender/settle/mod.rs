@@ -21,11 +21,12 @@ pub struct EndpointHealth {
 
 impl EndpointHealth {
     pub fn new(version: i64, pace: &mut Pace, outcomes: &[DeliveryOutcome], now: Timestamp) -> Self {
-        let made = outcomes.iter().filter(|outcome| outcome.endpoint_version == version);
-        let made = made
+        let attempts = outcomes.iter().filter(|outcome| outcome.endpoint_version == version);
+        let attempts = attempts
             .filter_map(|outcome| Some((outcome.verdict == DeliveryVerdict::Succeeded, outcome.attempt.as_ref()?.at)));
-        let last =
-            |success: bool| made.clone().filter(|(succeeded, _)| *succeeded == success).map(|(_, at)| at).next_back();
+        let last = |success: bool| {
+            attempts.clone().filter(|(succeeded, _)| *succeeded == success).map(|(_, at)| at).next_back()
+        };
         EndpointHealth {
             version,
             last_success_at: last(true),

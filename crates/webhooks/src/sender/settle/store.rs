@@ -16,7 +16,7 @@ use super::EndpointHealth;
 kernel::statements! {
     ENDPOINT_NOW = "SELECT version, status, url FROM webhooks WHERE tenant_id = $1 AND id = $2";
     /// A resend that was accepted during the attempt wins: the attempt is saved, and the delivery stays pending.
-    SETTLE = "UPDATE deliveries SET attempts = $7, succeeded_at = COALESCE($8, succeeded_at),
+    SAVE_OUTCOME = "UPDATE deliveries SET attempts = $7, succeeded_at = COALESCE($8, succeeded_at),
             status = CASE WHEN resends = $9 THEN CAST($3 AS TEXT) ELSE 'pending' END,
             skipped_reason = CASE WHEN resends = $9 THEN CAST($4 AS TEXT) END,
             next_attempt_at = CASE WHEN resends = $9 THEN CAST($5 AS BIGINT) ELSE next_attempt_at END,
@@ -52,7 +52,7 @@ pub async fn save_outcomes(
     lane: &LeasedLane,
     id: WebhookId,
     outcomes: Arc<Vec<DeliveryOutcome>>,
-    learnt: Option<EndpointHealth>,
+    endpoint_health: Option<EndpointHealth>,
 ) -> Result<bool> {
     let held = lane.clone();
     lane.db()
@@ -67,32 +67,32 @@ pub async fn save_outcomes(
             let endpoint = tx.await_rows(endpoint).await?.pop();
             let (version, status, url) = endpoint.ok_or_else(Error::not_found)?;
             let enabled = status == WebhookStatus::Enabled.as_str();
-            let (mut settled, mut attempts) = (Vec::new(), Vec::new());
+            let (mut updates, mut attempts) = (Vec::new(), Vec::new());
             let (mut done, mut retried) = (Vec::new(), Vec::new());
             for outcome in outcomes.iter() {
-                let fate = outcome.verdict_at_version(version, enabled);
-                settled.push(settle_args(outcome, fate, now));
+                let verdict = outcome.verdict_at_version(version, enabled);
+                updates.push(outcome_args(outcome, verdict, now));
                 attempts.extend(attempt_args(outcome)?);
-                match (&outcome.due.record_id, fate) {
+                match (&outcome.due.record_id, verdict) {
                     (None, _) => {}
                     (Some(_), DeliveryVerdict::Retry(_)) => retried.push(vec![outcome.due.id.into()]),
                     (Some(record), _) => done.push(vec![id.into(), record.as_str().into(), now.into()]),
                 }
             }
             // From here on no statement is awaited: all of them are sent together with the commit.
-            tx.enqueue_each(SETTLE, settled).await?;
+            tx.enqueue_each(SAVE_OUTCOME, updates).await?;
             tx.enqueue_each(INSERT_ATTEMPT, attempts).await?;
             tx.enqueue_each(HOLD_BEHIND, retried).await?;
             tx.enqueue_each(RELEASE_NEXT, done).await?;
             let hold = outcomes.iter().filter_map(|outcome| outcome.find_retry_after(&url)).max().filter(|_| enabled);
-            if let Some(learnt) = learnt.filter(|learnt| learnt.version == version) {
-                let (paused_until, paused_reason) = pause_columns(learnt.pause);
+            if let Some(health) = endpoint_health.filter(|health| health.version == version) {
+                let (paused_until, paused_reason) = pause_columns(health.pause);
                 let state = vec![
                     id.into(),
-                    learnt.last_success_at.into(),
-                    learnt.last_failure_at.into(),
-                    learnt.consecutive_failures.into(),
-                    learnt.failing_since.into(),
+                    health.last_success_at.into(),
+                    health.last_failure_at.into(),
+                    health.consecutive_failures.into(),
+                    health.failing_since.into(),
                     paused_until.into(),
                     paused_reason.into(),
                 ];
@@ -107,23 +107,23 @@ pub async fn save_outcomes(
         .await
 }
 
-/// The arguments of [`SETTLE`].
-fn settle_args(outcome: &DeliveryOutcome, fate: DeliveryVerdict, now: Timestamp) -> Vec<Value> {
+/// The arguments of [`SAVE_OUTCOME`].
+fn outcome_args(outcome: &DeliveryOutcome, verdict: DeliveryVerdict, now: Timestamp) -> Vec<Value> {
     let DeliveryOutcome { due, attempt, .. } = outcome;
-    let (status, reason, next, succeeded_at) = match fate {
+    let (status, reason, next, succeeded_at) = match verdict {
         DeliveryVerdict::Succeeded => ("succeeded", None, None, Some(now)),
         DeliveryVerdict::Retry(at) => ("pending", None, Some(at), None),
         DeliveryVerdict::GivenUp | DeliveryVerdict::Gone(_) => ("failed", None, None, None),
         DeliveryVerdict::Expired => ("skipped", Some("expired"), None, None),
     };
-    let made = i64::from(attempt.is_some());
+    let attempt_count = i64::from(attempt.is_some());
     vec![
         due.id.into(),
         status.into(),
         reason.into(),
         next.into(),
-        (due.tries + made).into(),
-        (due.attempts + made).into(),
+        (due.tries + attempt_count).into(),
+        (due.attempts + attempt_count).into(),
         succeeded_at.into(),
         due.resends.into(),
     ]

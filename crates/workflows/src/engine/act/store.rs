@@ -102,41 +102,41 @@ pub async fn run_transactional(
     lane: &LeasedLane,
     job: &StepJob,
     input: Map<String, Value>,
-    does: TransactionFn,
+    transaction: TransactionFn,
 ) -> Result<StepCommit<Result<(), (StepError, bool)>>> {
-    let (doing, began_at) = (job.clone(), lane.db().env().now());
+    let (step_job, began_at) = (job.clone(), lane.db().env().now());
     let refused: Arc<std::sync::Mutex<Option<(StepError, bool)>>> = Arc::default();
-    let told = refused.clone();
-    let refuse = move |error: StepError, again: bool| {
-        *told.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some((error, again));
+    let refusal_slot = refused.clone();
+    let refuse = move |error: StepError, retryable: bool| {
+        *refusal_slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some((error, retryable));
         // The error rolls back everything the feature has written.
         Error::conflict("the step was refused")
     };
-    let acted = steps::commit_step(lane, run_actor(&job.run), job.seen_attempt(), async move |tx| {
-        let Some(mut run) = find_open_run(tx, &doing).await? else { return Ok(None) };
-        let rights: Rights = match get_action_rights(tx, &doing.revision.saved_by, doing.step_action()).await? {
+    let committed = steps::commit_step(lane, run_actor(&job.run), job.seen_attempt(), async move |tx| {
+        let Some(mut run) = find_open_run(tx, &step_job).await? else { return Ok(None) };
+        let rights: Rights = match get_action_rights(tx, &step_job.revision.saved_by, step_job.step_action()).await? {
             Ok(rights) => rights,
             Err(error) => return Err(refuse(error, false)),
         };
-        let output = match does(tx, &rights, input.clone()).await {
+        let output = match transaction(tx, &rights, input.clone()).await {
             Ok(output) => output,
             Err(error) => return Err(refuse(refusal_to_step_error(error)?, true)),
         };
         // If the output cannot be saved, the action is rolled back too: a retry would do it twice.
-        if let Some(error) = find_size_error(tx, &doing.step, Some(&input), to_json_text(&output)?.len()).await? {
+        if let Some(error) = find_size_error(tx, &step_job.step, Some(&input), to_json_text(&output)?.len()).await? {
             return Err(refuse(error, false));
         }
         tx.env().faults.check_in_tx("steps.act.after_effect")?;
-        let attempt = ended_attempt(&doing, began_at, tx.env().now(), None);
-        let verdict =
+        let attempt = ended_attempt(&step_job, began_at, tx.env().now(), None);
+        let result =
             StepResult { input: Some(Value::Object(input)), attempt: Some(attempt), end: StepEnd::Succeeded(output) };
-        apply_result(tx, &mut run, &doing, &verdict).await.map(Some)
+        apply_result(tx, &mut run, &step_job, &result).await.map(Some)
     })
     .await;
     let refused = refused.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-    match (acted, refused) {
-        (Ok(StepCommit::Done(Some(noted))), _) => {
-            noted.count_metrics(job);
+    match (committed, refused) {
+        (Ok(StepCommit::Done(Some(saved))), _) => {
+            saved.count_metrics(job);
             Ok(StepCommit::Done(Ok(())))
         }
         (Ok(StepCommit::Done(None) | StepCommit::Stale), _) => Ok(StepCommit::Stale),
@@ -154,14 +154,14 @@ async fn find_open_run(tx: &mut Tx, job: &StepJob) -> Result<Option<StoredRun>> 
 }
 
 /// Saves the result of a step.
-pub async fn save_result(lane: &LeasedLane, job: &StepJob, verdict: StepResult) -> Result<StepCommit<()>> {
-    let noted = job.clone();
+pub async fn save_result(lane: &LeasedLane, job: &StepJob, result: StepResult) -> Result<StepCommit<()>> {
+    let step_job = job.clone();
     steps::commit_step(lane, run_actor(&job.run), job.seen_attempt(), async move |tx| {
-        let mut run = runs::get_run(tx, noted.run.run.id).await?;
-        apply_result(tx, &mut run, &noted, &verdict).await
+        let mut run = runs::get_run(tx, step_job.run.run.id).await?;
+        apply_result(tx, &mut run, &step_job, &result).await
     })
     .await
-    .map(|acted| acted.map(|noted| noted.count_metrics(job)))
+    .map(|committed| committed.map(|saved| saved.count_metrics(job)))
 }
 
 /// Puts a step into the status `waiting`, for a time or for an approval.
@@ -210,7 +210,7 @@ pub async fn keep_waiting(lane: &LeasedLane, job: &StepJob) -> Result<StepCommit
 }
 
 /// Postpones steps whose lookup is unavailable, in one transaction. False when the lease is lost.
-pub async fn postpone_steps(lane: &LeasedLane, resting: Vec<StepJob>) -> Result<bool> {
+pub async fn postpone_steps(lane: &LeasedLane, postponed: Vec<StepJob>) -> Result<bool> {
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
@@ -218,14 +218,14 @@ pub async fn postpone_steps(lane: &LeasedLane, resting: Vec<StepJob>) -> Result<
                 return Ok(false);
             }
             let now = tx.env().now();
-            for job in &resting {
+            for job in &postponed {
                 if !steps::is_at_version(tx, WORKFLOW_LANE, &job.seen_attempt()).await? {
                     continue;
                 }
                 let mut step = job.step.clone();
                 let waited_ms = now.as_millis() - step.ready_at.as_millis();
-                let again = now.plus_ms(waited_ms.clamp(REST_MS_MIN, REST_MS_MAX));
-                step.next_at = Some(step.deadline_at.map_or(again, |deadline| deadline.min(again)));
+                let retry_at = now.plus_ms(waited_ms.clamp(REST_MS_MIN, REST_MS_MAX));
+                step.next_at = Some(step.deadline_at.map_or(retry_at, |deadline| deadline.min(retry_at)));
                 // Not `waiting`: the run must keep counting as running, or all queued runs would begin and try the lookup
                 // again and again.
                 step.state = Status::Running;
@@ -238,44 +238,44 @@ pub async fn postpone_steps(lane: &LeasedLane, resting: Vec<StepJob>) -> Result<
 
 /// Saves the results of many requests in one transaction. False when the lease is lost.
 pub async fn save_results(lane: &LeasedLane, outcomes: Arc<Vec<(StepJob, StepResult)>>) -> Result<bool> {
-    let (held, settled) = (lane.clone(), outcomes.clone());
-    let noted = lane
+    let (held, attempted) = (lane.clone(), outcomes.clone());
+    let saved = lane
         .db()
         .write(async move |tx| {
             tx.tick().await?;
             if !held.extend_lease(tx).await? {
                 return Ok(None);
             }
-            let mut noted = Vec::with_capacity(outcomes.len());
-            for (job, verdict) in outcomes.iter() {
+            let mut saved = Vec::with_capacity(outcomes.len());
+            for (job, result) in outcomes.iter() {
                 tx.act_as(run_actor(&job.run))?;
                 let mut run = runs::get_run(tx, job.run.run.id).await?;
                 if steps::is_at_version(tx, WORKFLOW_LANE, &job.seen_attempt()).await? {
-                    noted.push(Some(apply_result(tx, &mut run, job, verdict).await?));
+                    saved.push(Some(apply_result(tx, &mut run, job, result).await?));
                 } else {
-                    save_late_attempt(tx, job, verdict).await?;
-                    noted.push(None);
+                    save_late_attempt(tx, job, result).await?;
+                    saved.push(None);
                 }
             }
             tx.env().faults.check_in_tx("outside.noted.before_commit")?;
-            Ok(Some(noted))
+            Ok(Some(saved))
         })
         .await?;
-    for ((job, _), noted) in settled.iter().zip(noted.iter().flatten()) {
-        if let Some(noted) = noted {
-            noted.count_metrics(job);
+    for ((job, _), saved) in attempted.iter().zip(saved.iter().flatten()) {
+        if let Some(saved) = saved {
+            saved.count_metrics(job);
         }
     }
-    Ok(noted.is_some())
+    Ok(saved.is_some())
 }
 
 /// Saves the attempt of a request that was in flight when its run ended. It is shown, and has no other effect.
-async fn save_late_attempt(tx: &mut Tx, job: &StepJob, verdict: &StepResult) -> Result<()> {
+async fn save_late_attempt(tx: &mut Tx, job: &StepJob, result: &StepResult) -> Result<()> {
     let mut step = steps::get_step(tx, WORKFLOW_LANE, &job.step.owner, &job.step.name).await?;
     if step.attempt != job.step.attempt {
         return Ok(());
     }
-    record_attempt(&mut step, verdict)?;
+    record_attempt(&mut step, result)?;
     steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &step).await
 }
 
@@ -284,20 +284,20 @@ pub async fn apply_result(
     tx: &mut Tx,
     run: &mut StoredRun,
     job: &StepJob,
-    verdict: &StepResult,
+    result: &StepResult,
 ) -> Result<SavedOutcome> {
     let (at, now) = (tx.tick().await?.at, tx.env().now());
     let definition = job.step_definition();
     let mut step = job.step.clone();
-    record_attempt(&mut step, verdict)?;
-    if verdict.attempt.is_some() {
+    record_attempt(&mut step, result)?;
+    if result.attempt.is_some() {
         step.started_at.get_or_insert(at);
     }
     let failed = |step: &mut steps::StepRecord, error: &StepError| {
         step.error = Some(to_json_text(error)?);
         Result::Ok(())
     };
-    match &verdict.end {
+    match &result.end {
         StepEnd::Succeeded(output) => {
             let output = to_json_text(output)?;
             if let Some(error) = find_size_error(tx, &step, None, output.len()).await? {
@@ -324,9 +324,9 @@ pub async fn apply_result(
             step.tries += 1;
             let retry = Retry { max: definition.retry.max, backoff_ms: definition.retry.backoff_seconds * 1_000 };
             match retry.next_attempt_at(step.tries, now, &tx.env().random) {
-                Some(again) => {
+                Some(retry_at) => {
                     step.state = Status::Pending;
-                    step.next_at = Some(step.deadline_at.map_or(again, |deadline| deadline.min(again)));
+                    step.next_at = Some(step.deadline_at.map_or(retry_at, |deadline| deadline.min(retry_at)));
                 }
                 None => step.end_with(Status::Failed, at),
             }
@@ -378,11 +378,11 @@ async fn drop_oversized_input(tx: &mut Tx, step: &mut steps::StepRecord) -> Resu
 }
 
 /// Adds the attempt to the step.
-fn record_attempt(step: &mut steps::StepRecord, verdict: &StepResult) -> Result<()> {
-    if let Some(input) = &verdict.input {
+fn record_attempt(step: &mut steps::StepRecord, result: &StepResult) -> Result<()> {
+    if let Some(input) = &result.input {
         step.input = Some(to_json_text(input)?);
     }
-    let Some(attempt) = &verdict.attempt else { return Ok(()) };
+    let Some(attempt) = &result.attempt else { return Ok(()) };
     let mut attempts: Vec<StepAttempt> = parse_json(&step.attempts)?;
     attempts.push(attempt.clone());
     let dropped = attempts.len().saturating_sub(ATTEMPTS_KEPT);
@@ -415,16 +415,16 @@ impl EngineContext {
         lane: &LeasedLane,
         job: &StepJob,
     ) -> Result<StepCommit<Result<Rights, StepError>>> {
-        let asked = job.clone();
+        let step_job = job.clone();
         steps::commit_step(lane, run_actor(&job.run), job.seen_attempt(), async move |tx| {
-            if find_open_run(tx, &asked).await?.is_none() {
+            if find_open_run(tx, &step_job).await?.is_none() {
                 return Ok(None);
             }
-            get_action_rights(tx, &asked.revision.saved_by, asked.step_action()).await.map(Some)
+            get_action_rights(tx, &step_job.revision.saved_by, step_job.step_action()).await.map(Some)
         })
         .await
-        .map(|acted| match acted {
-            StepCommit::Done(Some(verdict)) => StepCommit::Done(verdict),
+        .map(|committed| match committed {
+            StepCommit::Done(Some(rights)) => StepCommit::Done(rights),
             StepCommit::Done(None) | StepCommit::Stale => StepCommit::Stale,
             StepCommit::Lost => StepCommit::Lost,
         })

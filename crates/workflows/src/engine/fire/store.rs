@@ -35,8 +35,8 @@ pub async fn fire_due_schedules(engine: &EngineContext, lane: &LeasedLane, run_m
     for (id, revision, moment, name) in due {
         // The next time is after now: missed times become one run. A revision that can no longer be run gets a failed run.
         let (next, error) = match engine.get_revision(db, id, revision).await? {
-            Ok(ready) => {
-                let schedule = ready.compiled.schedule.as_ref();
+            Ok(loaded) => {
+                let schedule = loaded.compiled.schedule.as_ref();
                 (schedule.and_then(|schedule| schedule.next_after(now.max(moment))), None)
             }
             Err(error) => (find_next_run(db, id, revision, now.max(moment)).await?, Some(error)),
@@ -52,7 +52,7 @@ pub async fn fire_due_schedules(engine: &EngineContext, lane: &LeasedLane, run_m
         if !held.extend_lease(tx).await? {
             return Ok(None);
         }
-        let looked_at = fires.len();
+        let processed = fires.len();
         for (workflow_id, revision, moment, workflow_name, next, error) in fires {
             if tx.exec(SET_NEXT, args![workflow_id, moment, revision, next]).await? == 0 {
                 continue;
@@ -86,7 +86,7 @@ pub async fn fire_due_schedules(engine: &EngineContext, lane: &LeasedLane, run_m
             runs::insert_run(tx, &run).await?;
         }
         tx.env().faults.check_in_tx("fire.made.before_commit")?;
-        Ok(Some(looked_at))
+        Ok(Some(processed))
     });
     fired.await
 }

@@ -57,25 +57,25 @@ pub async fn follow_events(engine: &EngineContext, lane: &LeasedLane) -> Result<
     };
     let (heads, triggers) = (follow::list_next(db, position, HEADS_MAX).await?, load_triggers(db).await?);
     let mut reached = heads.last().map_or(position, |head| head.sequence);
-    let (mut made, mut judged, mut chains) = (Vec::new(), 0, ChainCounts::default());
+    let (mut new_runs, mut evaluated, mut chains) = (Vec::new(), 0, ChainCounts::default());
     for head in &heads {
-        let wanted = matching_triggers(&triggers, head);
-        if wanted.is_empty() {
+        let matching = matching_triggers(&triggers, head);
+        if matching.is_empty() {
             continue;
         }
         // A run beyond the maximum depth is created and fails; its own events start no runs.
         if head.chain.depth > CHAIN_DEPTH_MAX {
             continue;
         }
-        if judged > 0 && judged + wanted.len() > room {
+        if evaluated > 0 && evaluated + matching.len() > room {
             reached = head.sequence - 1;
             break;
         }
         let Some(event) = find_event(db, head.sequence).await? else { continue };
-        judged += wanted.len();
-        for workflow in wanted {
+        evaluated += matching.len();
+        for workflow in matching {
             if let Some(new) = engine.build_event_run(db, workflow, head, &event).await? {
-                made.extend(
+                new_runs.extend(
                     chains.admit_run(db, new, engine.settings.runs_chained).await?.map(|new| (head.sequence, new)),
                 );
             }
@@ -93,7 +93,7 @@ pub async fn follow_events(engine: &EngineContext, lane: &LeasedLane) -> Result<
         if !follow::advance_position(tx, FOLLOWER, position, reached).await? {
             return Ok(Some(1));
         }
-        for (number, new) in made {
+        for (number, new) in new_runs {
             create_run(tx, new, number, run_max_ms).await?;
         }
         tx.env().faults.check_in_tx("follow.made.before_commit")?;
@@ -132,20 +132,20 @@ fn matching_triggers<'a>(
     triggers: &'a HashMap<String, Vec<EventTriggerRow>>,
     head: &EventHead,
 ) -> Vec<&'a EventTriggerRow> {
-    let mut wanted: Vec<&EventTriggerRow> = Vec::new();
+    let mut matching: Vec<&EventTriggerRow> = Vec::new();
     if is_for_one_endpoint(&head.kind) {
-        return wanted;
+        return matching;
     }
     for pattern in matching_patterns(&head.kind) {
         for workflow in triggers.get(&pattern).into_iter().flatten() {
-            let known = wanted.iter().any(|known| known.workflow_id == workflow.workflow_id);
-            if !known && workflow.after_sequence < head.sequence {
-                wanted.push(workflow);
+            let is_listed = matching.iter().any(|other| other.workflow_id == workflow.workflow_id);
+            if !is_listed && workflow.after_sequence < head.sequence {
+                matching.push(workflow);
             }
         }
     }
-    wanted.sort_by_key(|workflow| workflow.workflow_id);
-    wanted
+    matching.sort_by_key(|workflow| workflow.workflow_id);
+    matching
 }
 
 async fn find_event(db: &Db, sequence: i64) -> Result<Option<Value>> {
@@ -202,21 +202,21 @@ struct ChainCounts(HashMap<i64, i64>);
 
 impl ChainCounts {
     /// Counts a run in its chain. The first run beyond the limit is created and fails; further runs are not created.
-    async fn admit_run(&mut self, db: &Db, mut new: NewRun, most: i64) -> Result<Option<NewRun>> {
+    async fn admit_run(&mut self, db: &Db, mut new: NewRun, runs_max: i64) -> Result<Option<NewRun>> {
         // A chain from before chains were counted has no root; its depth bounds it.
         if new.depth == 1 || new.root == 0 {
             return Ok(Some(new));
         }
         let count = match self.0.entry(new.root) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(unknown) => unknown.insert(db.get_one(COUNT_CHAIN, args![new.root, most + 1]).await?),
+            Entry::Occupied(occupied) => occupied.into_mut(),
+            Entry::Vacant(vacant) => vacant.insert(db.get_one(COUNT_CHAIN, args![new.root, runs_max + 1]).await?),
         };
         *count += 1;
-        if *count == most + 1 {
-            let detail = format!("One cause has started more than {most} runs. No more are started.");
+        if *count == runs_max + 1 {
+            let detail = format!("One cause has started more than {runs_max} runs. No more are started.");
             new.error = Some(RunError { code: "loop_detected".to_owned(), detail, step_id: None });
         }
-        Ok((*count <= most + 1).then_some(new))
+        Ok((*count <= runs_max + 1).then_some(new))
     }
 }
 

@@ -53,8 +53,8 @@ pub async fn apply_control(
         _ => return Err(transition_forbidden(status, done)),
     }
     audit::record_entry(tx, NewAuditEntry::new(action, "workflow_run", id)).await?;
-    let noted = steps::list_steps_in_tx(tx, WORKFLOW_LANE, &id.to_string()).await?;
-    build_detail(run.run, &definition, &noted)
+    let records = steps::list_steps_in_tx(tx, WORKFLOW_LANE, &id.to_string()).await?;
+    build_detail(run.run, &definition, &records)
 }
 
 /// Resets the failed steps to ready, and deletes the steps that were skipped because of them.
@@ -69,43 +69,43 @@ async fn retry_run(
         return Err(Error::new(feature_kit::INVALID_TRANSITION, detail));
     }
     let (at, now, owner) = (tx.tick().await?.at, tx.env().now(), run.run.id.to_string());
-    let noted = steps::list_steps_in_tx(tx, WORKFLOW_LANE, &owner).await?;
+    let records = steps::list_steps_in_tx(tx, WORKFLOW_LANE, &owner).await?;
     let needs = need_indexes(&definition.steps);
-    let mut anew = vec![false; definition.steps.len()];
-    for (place, step) in definition.steps.iter().enumerate() {
-        let Some(known) = noted.iter().find(|known| known.name == step.id) else { continue };
+    let mut reset = vec![false; definition.steps.len()];
+    for (index, step) in definition.steps.iter().enumerate() {
+        let Some(record) = records.iter().find(|record| record.name == step.id) else { continue };
         // A step without an error of its own ended with its run.
-        let is_why = step.on_error == OnError::Fail || known.error.is_none();
-        if matches!(known.state, Status::Failed | Status::TimedOut) && is_why {
-            anew[place] = true;
-            let mut again =
-                steps::StepRecord { attempt: known.attempt, ..steps::StepRecord::new_ready(&owner, &step.id, at) };
+        let is_cause = step.on_error == OnError::Fail || record.error.is_none();
+        if matches!(record.state, Status::Failed | Status::TimedOut) && is_cause {
+            reset[index] = true;
+            let mut retried =
+                steps::StepRecord { attempt: record.attempt, ..steps::StepRecord::new_ready(&owner, &step.id, at) };
             if step.uses == "http.request" {
                 // `now` keeps its value: the request with the same idempotency key must have the same content.
-                again.ready_at = known.ready_at;
+                retried.ready_at = record.ready_at;
             }
-            again.next_at = Some(now);
-            again.deadline_at = step.timeout_seconds.map(|seconds| now.plus_ms(seconds * 1_000));
-            again.attempts.clone_from(&known.attempts);
-            steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &again).await?;
+            retried.next_at = Some(now);
+            retried.deadline_at = step.timeout_seconds.map(|seconds| now.plus_ms(seconds * 1_000));
+            retried.attempts.clone_from(&record.attempts);
+            steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &retried).await?;
         }
     }
-    if !anew.contains(&true) {
-        let why = run.run.error.as_ref().map_or("", |error| error.code.as_str());
+    if !reset.contains(&true) {
+        let reason = run.run.error.as_ref().map_or("", |error| error.code.as_str());
         return Err(Error::new(
             feature_kit::INVALID_TRANSITION,
-            format!("No step of this run has failed ({why}), so there is none to go on from."),
+            format!("No step of this run has failed ({reason}), so there is none to go on from."),
         ));
     }
     // Every step that needs a reset step, directly or through others.
     for _ in 0..definition.steps.len() {
-        for place in 0..anew.len() {
-            anew[place] |= needs[place].iter().any(|need| anew[*need]);
+        for index in 0..reset.len() {
+            reset[index] |= needs[index].iter().any(|need| reset[*need]);
         }
     }
-    for (place, step) in definition.steps.iter().enumerate() {
-        let skipped = noted.iter().any(|known| known.name == step.id && known.state == Status::Skipped);
-        if anew[place] && skipped {
+    for (index, step) in definition.steps.iter().enumerate() {
+        let skipped = records.iter().any(|record| record.name == step.id && record.state == Status::Skipped);
+        if reset[index] && skipped {
             steps::delete_step(tx, WORKFLOW_LANE, &owner, &step.id).await?;
         }
     }
@@ -127,8 +127,8 @@ async fn decide_approval(
     let is_approval = |name: &str| definition.steps.iter().any(|step| step.id == name && step.uses == "approval");
     let mut waiting = steps::list_steps_in_tx(tx, WORKFLOW_LANE, &owner).await?;
     waiting.retain(|step| step.state == Status::Waiting && is_approval(&step.name));
-    if let Some(wanted) = step_id {
-        waiting.retain(|step| step.name == wanted);
+    if let Some(step_id) = step_id {
+        waiting.retain(|step| step.name == step_id);
     }
     let mut step = match (waiting.len(), waiting.pop()) {
         (1, Some(step)) => step,

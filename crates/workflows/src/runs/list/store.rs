@@ -61,9 +61,9 @@ impl WalkRow for RunSummary {
 }
 
 impl Filter {
-    fn matches_run(&self, one: &RunSummary) -> bool {
-        self.workflow_id.as_ref().is_none_or(|any| any.contains(&one.workflow_id))
-            && self.status.as_ref().is_none_or(|any| any.contains(&one.status))
+    fn matches_run(&self, row: &RunSummary) -> bool {
+        self.workflow_id.as_ref().is_none_or(|any| any.contains(&row.workflow_id))
+            && self.status.as_ref().is_none_or(|any| any.contains(&row.status))
     }
 
     fn build_walk(&self, after: Option<RunId>) -> IndexWalk<RunId> {
@@ -95,8 +95,8 @@ pub async fn list_runs(
     limit: usize,
 ) -> Result<(Vec<WorkflowRun>, Option<RunId>)> {
     let (rows, next) =
-        filter.build_walk(after).load_page(db, limit, |one: &RunSummary| filter.matches_run(one)).await?;
-    let (mut found, mut bytes, mut shown) = (Vec::new(), PageBytes::default(), after);
+        filter.build_walk(after).load_page(db, limit, |row: &RunSummary| filter.matches_run(row)).await?;
+    let (mut listed, mut bytes, mut shown) = (Vec::new(), PageBytes::default(), after);
     for part in rows.chunks(READ_ROWS) {
         let select = Select::new(LIST).where_in("id", part.iter().map(|row| row.id)).limit(part.len());
         let mut runs: Vec<StoredRun> = db.select(&select).await?;
@@ -107,13 +107,13 @@ pub async fn list_runs(
                 continue;
             }
             if !bytes.fits_record(&run)? {
-                return Ok((found, shown));
+                return Ok((listed, shown));
             }
             shown = Some(run.id);
-            found.push(run);
+            listed.push(run);
         }
     }
-    Ok((found, next))
+    Ok((listed, next))
 }
 
 /// One run with its steps.
@@ -121,6 +121,6 @@ pub async fn get_run_detail(db: &Db, id: RunId) -> Result<RunDetail> {
     let run: StoredRun = db.find(GET, args![id]).await?.ok_or_else(Error::not_found)?;
     let definition: Definition =
         parse_json(&db.get_one::<String>(DEFINITION, args![run.run.workflow_id, run.run.revision]).await?)?;
-    let noted = steps::list_steps(db, WORKFLOW_LANE, &run.run.id.to_string()).await?;
-    build_detail(run.run, &definition, &noted)
+    let records = steps::list_steps(db, WORKFLOW_LANE, &run.run.id.to_string()).await?;
+    build_detail(run.run, &definition, &records)
 }

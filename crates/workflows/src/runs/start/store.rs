@@ -44,11 +44,11 @@ fn check_enabled(enabled: bool) -> Result<()> {
 }
 
 /// Checks that the workflow exists, is enabled, and still has the revision that the input was checked against.
-pub async fn check_in_force(tx: &mut Tx, id: WorkflowId, wanted: i64) -> Result<String> {
+pub async fn check_in_force(tx: &mut Tx, id: WorkflowId, expected: i64) -> Result<String> {
     tx.tick().await?;
     let (name, enabled, revision): (String, bool, i64) = tx.get_one(WORKFLOW, args![id]).await?;
     check_enabled(enabled)?;
-    if revision == wanted {
+    if revision == expected {
         return Ok(name);
     }
     Err(changed_meanwhile())
