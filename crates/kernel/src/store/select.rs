@@ -65,7 +65,7 @@ impl Select {
         Select::union_selects(arms.into_iter().map(|values| Select { values, ..Select::new(text) }))
     }
 
-    /// A UNION ALL of these SELECTs, with the arm's index as last column.
+    /// A UNION ALL of these queries, with the arm's index as last column.
     pub fn union_selects(arms: impl IntoIterator<Item = Select>) -> Self {
         let mut select = Select::new("");
         for (index, arm) in arms.into_iter().enumerate() {

@@ -340,7 +340,7 @@ fn read_claims(provider: &ProviderConnection, claims: &Map<String, Value>) -> Re
     // PostgreSQL cannot store U+0000.
     let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| !text.contains('\0'));
     let subject = text("sub").ok_or(SignOnRefusal::TokenInvalid)?.to_owned();
-    // Folded like stored addresses; look-alikes of other addresses are refused.
+    // Folded like stored addresses; an address that looks like another is refused.
     let email = text("email").and_then(|email| fold_email(email).ok()).ok_or(SignOnRefusal::NoEmail)?;
     // Some providers send it as a string.
     let is_verified = claims.get("email_verified").is_some_and(|verified| *verified == true || *verified == "true");
