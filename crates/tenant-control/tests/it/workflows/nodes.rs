@@ -267,6 +267,7 @@ async fn whatever_is_told_to_runs_while_two_nodes_work_they_end() {
     for _ in 0..12 {
         runs.push(server.start_run(&acme, &workflow, &json!({})).await);
     }
+    let all_told = AtomicBool::new(false);
     let telling = async {
         for (place, run) in runs.iter().enumerate() {
             let node = if place % 2 == 0 { &server } else { &other };
@@ -280,10 +281,12 @@ async fn whatever_is_told_to_runs_while_two_nodes_work_they_end() {
             .await;
             tickets::make(&server, &acme, &json!({})).await;
         }
+        all_told.store(true, Ordering::Relaxed);
     };
     let working = async {
-        for _ in 0..20 {
+        while !all_told.load(Ordering::Relaxed) {
             tokio::join!(server.work(), other.work());
+            tokio::task::yield_now().await;
         }
     };
     tokio::join!(telling, working);
