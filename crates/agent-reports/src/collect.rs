@@ -2,7 +2,7 @@
 
 use super::AgentMessage;
 use super::refusal::ReportRefusal;
-use super::sections::{AgentInfo, AgentReport};
+use super::sections::{AgentInfo, AgentReport, NIC_IPS_MAX};
 use super::text::{LABEL_BYTES_MAX, clean_label};
 
 /// Ten times the packages of a large workstation. A report with more is broken or hostile.
@@ -13,8 +13,6 @@ pub const DISKS_MAX: usize = 500;
 pub const VOLUMES_MAX: usize = 1_000;
 /// Entries, one for each address: enough for a container host with one for each container.
 pub const NICS_MAX: usize = 1_000;
-/// Addresses of one card: enough for a web server with one for each site.
-pub const NIC_IPS_MAX: usize = 100;
 /// Sockets; virtual machines may present every core as one.
 pub const CPUS_MAX: usize = 1_000;
 

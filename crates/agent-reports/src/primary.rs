@@ -10,19 +10,6 @@ use super::sections::NicEntry;
 const VIRTUAL_NAMES: [&str; 14] =
     ["docker", "veth", "br-", "virbr", "ifb", "lo", "tun", "tap", "wg", "zt", "cni", "flannel", "cali", "vethernet"];
 
-/// The addresses in a value: some agents send several, with prefix length or scope.
-pub fn parse_addresses(value: &str) -> impl Iterator<Item = String> {
-    value.split([',', ';', ' ']).filter_map(|piece| {
-        let address = piece.split(['/', '%']).next().unwrap_or_default();
-        address
-            .trim()
-            .parse::<IpAddr>()
-            .ok()
-            .filter(|address| !address.is_unspecified())
-            .map(|address| address.to_string())
-    })
-}
-
 /// Whether the entry is a loopback interface.
 pub fn is_loopback(entry: &NicEntry) -> bool {
     let is_kind = |word: &str| entry.kind.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case(word));

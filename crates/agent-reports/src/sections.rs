@@ -4,12 +4,14 @@
 
 use kernel::base::Timestamp;
 
-use super::collect::NIC_IPS_MAX;
 use super::parts::Software;
-use super::primary::parse_addresses;
 use super::text::{
-    DECIMAL_MB_BYTES, MIB_BYTES, clean_label, parse_day_ms, parse_flag, parse_local_time_ms, parse_number, parse_size,
+    DECIMAL_MB_BYTES, MIB_BYTES, clean_label, parse_addresses, parse_day_ms, parse_flag, parse_local_time_ms,
+    parse_number, parse_size,
 };
+
+/// Addresses of one card: enough for a web server with one for each site.
+pub const NIC_IPS_MAX: usize = 100;
 
 #[derive(Debug, Default, PartialEq)]
 pub struct AgentReport {

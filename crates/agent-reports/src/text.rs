@@ -2,6 +2,8 @@
 //!
 //! Lenient on purpose: an unusable value becomes `None` and never invalidates the rest of the report.
 
+use std::net::IpAddr;
+
 use jiff::civil::{Date, DateTime};
 use jiff::tz::Offset;
 
@@ -136,4 +138,17 @@ fn plausible_ms(time: DateTime, offset: Offset) -> Option<i64> {
         return None;
     }
     offset.to_timestamp(time).ok().map(|timestamp| timestamp.as_millisecond())
+}
+
+/// The addresses in a value: some agents send several, with prefix length or scope.
+pub fn parse_addresses(value: &str) -> impl Iterator<Item = String> {
+    value.split([',', ';', ' ']).filter_map(|piece| {
+        let address = piece.split(['/', '%']).next().unwrap_or_default();
+        address
+            .trim()
+            .parse::<IpAddr>()
+            .ok()
+            .filter(|address| !address.is_unspecified())
+            .map(|address| address.to_string())
+    })
 }

@@ -12,9 +12,8 @@ use super::documents::{self, DocumentKind, SearchDocument};
 use super::folder::IndexFolder;
 use super::index::ServingIndex;
 use super::index::writer::{self, DocumentWriter, OpenIndex};
-use super::keeper::COMMIT_EVERY;
 use super::service::{SearchService, run_blocking};
-use super::updater::{IndexUpdater, SAVE_EVERY, UpdateError, close_updater, to_gauge_value};
+use super::updater::{COMMIT_EVERY, IndexUpdater, SAVE_EVERY, UpdateError, close_updater, to_gauge_value};
 
 /// The most records that are read at a time.
 const WALK_ROWS: usize = 500;

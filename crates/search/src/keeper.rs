@@ -17,12 +17,10 @@ use super::folder::IndexFolder;
 use super::index::ServingIndex;
 use super::index::writer;
 use super::service::{SearchService, run_blocking};
-use super::updater::{AppliedChanges, IndexUpdater, UpdateError, close_updater, matches_store};
+use super::updater::{AppliedChanges, COMMIT_EVERY, IndexUpdater, UpdateError, close_updater, matches_store};
 
 /// How often an empty feed is polled.
 const POLL_EVERY: Duration = Duration::from_millis(100);
-/// The shortest time between two commits.
-pub const COMMIT_EVERY: Duration = Duration::from_millis(300);
 /// The backoff after a failure.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);

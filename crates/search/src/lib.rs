@@ -7,6 +7,7 @@ pub mod action;
 mod answer;
 mod builder;
 pub mod documents;
+pub mod feature;
 mod folder;
 pub mod health;
 pub mod index;
@@ -18,22 +19,12 @@ pub mod store;
 mod updater;
 mod worker;
 
-use feature_kit::Feature;
 use kernel::auth::{Scope, Scopes};
 use kernel::base::{Code, Word};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use documents::{DocumentKind, KIND_COUNT, KindSet};
-
-pub const FEATURE: Feature = Feature {
-    name: "search",
-    operations: routes::mount,
-    statements: &[documents::store::STATEMENTS, store::STATEMENTS],
-    error_codes: &[INVALID_QUERY],
-    actions: action::ACTIONS,
-    ..Feature::NEW
-};
 
 pub const INVALID_QUERY: Code = Code::new(
     400,

@@ -18,6 +18,8 @@ use super::service::run_blocking;
 const CHANGES_MAX: i64 = 5_000;
 /// The most records that are read and held at a time.
 const RECORDS_MAX: usize = 256;
+/// The shortest time between two commits.
+pub const COMMIT_EVERY: Duration = Duration::from_millis(300);
 /// How often the feed position is saved: when it has moved, and when it has not.
 pub const SAVE_EVERY: Duration = Duration::from_secs(5);
 const IDLE_SAVE_EVERY: Duration = Duration::from_mins(1);

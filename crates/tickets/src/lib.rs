@@ -7,6 +7,7 @@ pub mod actions {
     pub mod store;
 }
 mod document;
+pub mod feature;
 pub mod find;
 pub mod input;
 pub mod routes;
@@ -16,13 +17,10 @@ pub mod stored;
 
 use std::collections::BTreeMap;
 
-use feature_kit::{EventFamily, Feature};
 use kernel::audit::{FieldChange, changed_fields};
-use kernel::auth::Scope;
-use kernel::base::{ActorRef, Error, Id, Identified, RecordId, Result, Timestamp, UserId, Word};
+use kernel::base::{ActorRef, Error, Id, Identified, Result, Timestamp, UserId, Word};
 use kernel::events::EventKind;
 use kernel::http::Record;
-use kernel::store::references::Referrer;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -30,26 +28,11 @@ use utoipa::ToSchema;
 use fleet::devices::DeviceId;
 use people::organizations::OrganizationId;
 
-pub const FEATURE: Feature = Feature {
-    name: "tickets",
-    operations: routes::mount,
-    statements: &[find::store::STATEMENTS, sla::store::STATEMENTS, store::STATEMENTS],
-    event_kinds: &[|| TICKET_CREATED.describe(), || TICKET_UPDATED.describe(), || TICKET_COMMENTED.describe()],
-    event_families: &[EventFamily { name: "ticket", scope: Scope::TicketsRead }],
-    actions: actions::store::ACTIONS,
-    referrers: &[OF_ORGANIZATION],
-    ..Feature::NEW
-};
-
 pub const TICKET_CREATED: EventKind<Ticket> = EventKind::new("ticket.created", "A ticket was created.");
 pub const TICKET_UPDATED: EventKind<UpdatedTicket> =
     EventKind::new("ticket.updated", "Fields of a ticket changed; `changes` says which, from what and to what.");
 pub const TICKET_COMMENTED: EventKind<CommentedTicket> =
     EventKind::new("ticket.commented", "Somebody commented on a ticket; `comment` is what they wrote.");
-
-/// Tickets keep their organization from being deleted, also when they are done.
-pub const OF_ORGANIZATION: Referrer =
-    Referrer { prefix: OrganizationId::PREFIX, what: "tickets", find: store::OF_ORGANIZATION };
 
 pub type TicketId = Id<Ticket>;
 

@@ -5,6 +5,7 @@
 
 pub mod deliveries;
 pub mod events;
+pub mod feature;
 /// Creates a delivery for every subscribed endpoint when an event is published.
 pub mod follow {
     pub mod store;
@@ -23,34 +24,11 @@ mod stored;
 use std::collections::BTreeMap;
 
 use feature_kit::subscription::TEST_KIND;
-use feature_kit::{EventFamily, Feature};
-use kernel::auth::Scope;
 use kernel::base::{ActorRef, Id, Identified, Timestamp};
 use kernel::events::EventKind;
 use kernel::http::Record;
 use serde::Serialize;
 use utoipa::ToSchema;
-
-pub const FEATURE: Feature = Feature {
-    name: "webhooks",
-    operations: routes::mount,
-    more_operations: routes::mount_more,
-    statements: &[
-        store::STATEMENTS,
-        deliveries::store::STATEMENTS,
-        deliveries::log::store::STATEMENTS,
-        events::store::STATEMENTS,
-        follow::store::STATEMENTS,
-        repair::store::STATEMENTS,
-        sender::order::store::STATEMENTS,
-        sender::settle::store::STATEMENTS,
-        sender::store::STATEMENTS,
-    ],
-    event_kinds: &[|| WEBHOOK_AUTO_DISABLED.describe(), || WEBHOOK_TEST.describe()],
-    event_families: &[EventFamily { name: "webhook", scope: Scope::WebhooksRead }],
-    followers: &[follow::store::SUBSCRIBERS],
-    ..Feature::NEW
-};
 
 pub const WEBHOOK_AUTO_DISABLED: EventKind<Webhook> = EventKind::new(
     "webhook.auto_disabled",

@@ -2,9 +2,12 @@
 
 use feature_kit::{EventFamily, Feature};
 use kernel::auth::Scope;
+use kernel::base::RecordId;
+use kernel::store::references::Referrer;
+use people::organizations::OrganizationId;
 
 use crate::{
-    OF_ORGANIZATION, WORKFLOW_APPROVAL_REQUESTED, WORKFLOW_RUN_CANCELLED, WORKFLOW_RUN_FAILED, WORKFLOW_RUN_STARTED,
+    WORKFLOW_APPROVAL_REQUESTED, WORKFLOW_RUN_CANCELLED, WORKFLOW_RUN_FAILED, WORKFLOW_RUN_STARTED,
     WORKFLOW_RUN_SUCCEEDED, engine, follow, repair, retention, routes, runs, store,
 };
 
@@ -33,6 +36,7 @@ pub const FEATURE: Feature = Feature {
     ],
     event_families: &[EventFamily { name: "workflow", scope: Scope::WorkflowsRead }],
     followers: &[follow::store::TRIGGERS],
-    referrers: &[OF_ORGANIZATION],
+    // The reference from workflows to organizations.
+    referrers: &[Referrer { prefix: OrganizationId::PREFIX, what: "workflows", find: store::OF_ORGANIZATION }],
     ..Feature::NEW
 };

@@ -12,7 +12,7 @@ pub mod dry_run {
     pub mod store;
 }
 pub mod engine;
-mod feature;
+pub mod feature;
 /// Wakes the lane of workflows when an event is published.
 pub mod follow {
     pub mod store;
@@ -40,18 +40,14 @@ pub mod template;
 
 use std::time::Duration;
 
-pub use feature::FEATURE;
-use kernel::base::{ActorRef, DAY_MS, Id, Identified, RecordId, Timestamp};
+use kernel::base::{ActorRef, DAY_MS, Id, Identified, Timestamp};
 use kernel::events::EventKind;
 use kernel::http::Record;
 pub use kernel::jobs::steps::WorkStatus as Status;
-use kernel::store::references::Referrer;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
-
-use people::organizations::OrganizationId;
 
 pub const WORKFLOW_RUN_STARTED: EventKind<WorkflowRun> = EventKind::new("workflow.run.started", "A run began to act.");
 pub const WORKFLOW_RUN_SUCCEEDED: EventKind<WorkflowRun> =
@@ -78,10 +74,6 @@ impl Identified for WorkflowRun {
     const PREFIX: &'static str = "run";
     const ABOUT: &'static str = "The run to act on.";
 }
-
-/// The reference from workflows to organizations.
-pub const OF_ORGANIZATION: Referrer =
-    Referrer { prefix: OrganizationId::PREFIX, what: "workflows", find: store::OF_ORGANIZATION };
 
 /// The kind of the lanes on which workflows run, and the key of each tenant's only lane.
 pub const WORKFLOW_LANE: &str = "workflow";

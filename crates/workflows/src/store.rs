@@ -19,27 +19,8 @@ use super::check::CompiledDefinition;
 use super::saving::{CurrentWorkflow, WorkflowToSave};
 use super::schedule::CronSchedule;
 use super::secrets::{self, StepHeaders};
-use super::stored::{StoredRevision, StoredWorkflow};
+use super::stored::{RevisionColumns, StoredRevision, StoredWorkflow, WorkflowRecordColumns};
 use super::{Definition, FOLLOWER, LANE_KEY, Trigger, WORKFLOW_LANE, WORKFLOWS_MAX, Workflow, WorkflowId};
-
-kernel::columns! {
-    /// A workflow with its current revision.
-    pub struct WorkflowRecordColumns {
-        id = "w.id", enabled = "w.enabled", revision = "w.revision", next_run_at = "w.next_run_at",
-        definition = "r.definition", headers = "r.headers", saved_by_type = "r.saved_by_type",
-        saved_by_id = "r.saved_by_id", saved_by_name = "r.saved_by_name", created_by_type = "w.created_by_type",
-        created_by_id = "w.created_by_id", created_by_name = "w.created_by_name", version = "w.version",
-        created_at = "w.created_at", updated_at = "w.updated_at",
-    }
-}
-
-kernel::columns! {
-    /// The columns of a revision that a run needs.
-    pub struct RevisionColumns {
-        workflow_name = "w.name", definition = "r.definition", headers = "r.headers", saved_by_type = "r.saved_by_type",
-        saved_by_id = "r.saved_by_id", saved_by_name = "r.saved_by_name",
-    }
-}
 
 kernel::columns! {
     /// The columns of a new workflow.

@@ -4,8 +4,26 @@ use kernel::base::seal::SealedValue;
 use kernel::base::{ActorRef, Error, Result};
 use kernel::store::{FromRow, Row};
 
-use super::store::{RevisionColumns, WorkflowRecordColumns};
 use super::{Definition, Workflow};
+
+kernel::columns! {
+    /// A workflow with its current revision.
+    pub struct WorkflowRecordColumns {
+        id = "w.id", enabled = "w.enabled", revision = "w.revision", next_run_at = "w.next_run_at",
+        definition = "r.definition", headers = "r.headers", saved_by_type = "r.saved_by_type",
+        saved_by_id = "r.saved_by_id", saved_by_name = "r.saved_by_name", created_by_type = "w.created_by_type",
+        created_by_id = "w.created_by_id", created_by_name = "w.created_by_name", version = "w.version",
+        created_at = "w.created_at", updated_at = "w.updated_at",
+    }
+}
+
+kernel::columns! {
+    /// The columns of a revision that a run needs.
+    pub struct RevisionColumns {
+        workflow_name = "w.name", definition = "r.definition", headers = "r.headers", saved_by_type = "r.saved_by_type",
+        saved_by_id = "r.saved_by_id", saved_by_name = "r.saved_by_name",
+    }
+}
 
 /// A stored workflow: the record, and its sealed header values.
 pub struct StoredWorkflow {

@@ -1,6 +1,7 @@
 //! The asset inventory: reading devices as lists, files, summaries and changes.
 
 mod columns;
+pub mod feature;
 pub mod find;
 mod page;
 pub mod routes;
@@ -10,16 +11,8 @@ pub mod summary {
     pub mod store;
 }
 
-use feature_kit::Feature;
 use serde::Serialize;
 use utoipa::ToSchema;
-
-pub const FEATURE: Feature = Feature {
-    name: "asset_inventory",
-    operations: routes::mount,
-    statements: &[find::store::STATEMENTS, store::STATEMENTS, summary::store::STATEMENTS],
-    ..Feature::NEW
-};
 
 kernel::words! {
     /// Lists of a device that come only when they are asked for.

@@ -8,6 +8,7 @@ pub mod actions {
     pub mod store;
 }
 mod changes;
+pub mod feature;
 /// Changes that time alone causes.
 pub mod clock {
     pub mod store;
@@ -23,12 +24,10 @@ mod store;
 mod stored;
 mod terms;
 
-use feature_kit::{EventFamily, Feature};
-use kernel::auth::Scope;
 use kernel::base::{ActorRef, Id, Identified, RecordId, Timestamp};
 use kernel::events::EventKind;
 use kernel::http::Record;
-use kernel::store::references::{Referable, Referrer};
+use kernel::store::references::Referable;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -50,26 +49,6 @@ pub use terms::{
     TAG_TERM, TYPE_TERM, WORD_TERM, compact_mac, counters_of, format_term, organization_of, searchable_words, terms_of,
 };
 
-pub const FEATURE: Feature = Feature {
-    name: "devices",
-    statements: STATEMENTS,
-    event_kinds: &[
-        || DEVICE_CREATED.describe(),
-        || DEVICE_UPDATED.describe(),
-        || DEVICE_OFFLINE.describe(),
-        || DEVICE_DELETED.describe(),
-    ],
-    event_families: &[EventFamily { name: "device", scope: Scope::InventoryRead }],
-    actions: actions::store::ACTIONS,
-    referable: &[DEVICES],
-    referrers: &[OF_ORGANIZATION],
-    ..Feature::NEW
-};
-
-/// The statements of all submodules, for the test that prepares each.
-pub const STATEMENTS: &[&[(&str, &str)]] =
-    &[store::STATEMENTS, index::store::STATEMENTS, software::store::STATEMENTS, clock::store::STATEMENTS];
-
 pub const DEVICE_CREATED: EventKind<Device> =
     EventKind::new("device.created", "A device reported for the first time, or was imported.");
 pub const DEVICE_UPDATED: EventKind<UpdatedDevice> = EventKind::new(
@@ -87,10 +66,6 @@ impl Identified for Device {
     const PREFIX: &'static str = "dev";
     const ABOUT: &'static str = "The device.";
 }
-
-/// Live devices as referrers of organizations.
-pub const OF_ORGANIZATION: Referrer =
-    Referrer { prefix: OrganizationId::PREFIX, what: "devices", find: store::OF_ORGANIZATION };
 
 /// Devices as targets of references.
 pub const DEVICES: Referable =

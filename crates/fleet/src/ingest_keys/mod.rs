@@ -4,27 +4,19 @@
 //! Operators create keys at the command line: an agent has no account, and its URL is pasted into the settings of many
 //! machines. This feature has no routes; routes that accept a key name [`pass::IngestPass`].
 
+pub mod feature;
 pub mod pass;
 mod store;
 
-pub use store::{STATEMENTS, confirm_ingest_key, create_ingest_key, list_ingest_keys, revoke_ingest_key};
+pub use store::{confirm_ingest_key, create_ingest_key, list_ingest_keys, revoke_ingest_key};
 
-use feature_kit::Feature;
-use kernel::base::{ActorRef, Code, Error, Id, Identified, RandomSource, RecordId, Secrets, Timestamp};
-use kernel::store::references::Referrer;
+use kernel::base::{ActorRef, Code, Error, Id, Identified, RandomSource, Secrets, Timestamp};
 use serde::Serialize;
 
 use people::organizations::OrganizationId;
 
-pub const FEATURE: Feature =
-    Feature { name: "ingest_keys", statements: &[STATEMENTS], referrers: &[OF_ORGANIZATION], ..Feature::NEW };
-
 /// Live keys of a tenant: enough for one per customer, and few enough for a list that a person reads.
 pub const LIVE_KEYS_MAX: i64 = 1_000;
-
-/// Live keys as referrers of organizations.
-pub const OF_ORGANIZATION: Referrer =
-    Referrer { prefix: OrganizationId::PREFIX, what: "ingest keys", find: store::OF_ORGANIZATION };
 
 pub type IngestKeyId = Id<IngestKey>;
 

@@ -2,6 +2,7 @@
 //!
 //! The crate `agent-reports` parses the messages of agents in every format; this module applies them to devices.
 
+pub mod feature;
 pub mod import;
 pub mod merge {
     pub mod store;
@@ -17,7 +18,6 @@ use agent_reports::{
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
-use feature_kit::Feature;
 use kernel::base::{RecordId, Timestamp, sha256};
 use people::organizations::OrganizationId;
 use serde_json::Map;
@@ -25,14 +25,6 @@ use serde_json::Map;
 use crate::devices::{
     Cpu, Device, DeviceAgent, DeviceHealth, DeviceId, DeviceParts, DevicePatch, DeviceStatus, FullDevice, Nic, Os,
     Platform, Type, Warranty, WarrantyStatus,
-};
-
-pub const FEATURE: Feature = Feature {
-    name: "inventory",
-    operations: routes::mount,
-    statements: &[import::store::STATEMENTS, store::STATEMENTS],
-    error_codes: &[routes::MALFORMED_REPORT],
-    ..Feature::NEW
 };
 
 /// The sender of a report.

@@ -1,14 +1,12 @@
 //! The background job of API keys: announcing that they expire soon.
 
-use kernel::base::{DAY_MS, Result};
+use kernel::base::Result;
 use kernel::jobs::ServerNode;
 use kernel::jobs::lanes::tenant_db;
 use kernel::store::Purpose;
 
-use super::store;
+use super::{ANNOUNCE_MS, store};
 
-/// How long before its expiry a key is announced; a key with a shorter lifetime is not announced.
-pub const ANNOUNCE_MS: i64 = 7 * DAY_MS;
 /// Keys of one round; the rest waits for the next.
 const ROUND_MAX: usize = 500;
 

@@ -3,38 +3,23 @@
 //! Verifying a presented key is in `kernel::auth`, which every request passes through.
 
 pub mod descendants;
+pub mod feature;
 pub mod jobs;
 pub mod networks;
 pub mod routes;
 pub mod store;
 
-use feature_kit::{EventFamily, Feature};
 use ipnet::IpNet;
 use kernel::auth::{CredentialRef, Rights, Scope, Scopes};
 use kernel::base::{ActorRef, ApiKeyId, DAY_MS, Error, Label, MINUTE_MS, Result, Timestamp, parse_network};
 use kernel::events::EventKind;
 use kernel::http::{BodyField, BodyFields, FromBody, Record};
-use kernel::jobs::Retention;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 
-pub const FEATURE: Feature = Feature {
-    name: "api_keys",
-    operations: routes::mount,
-    statements: &[descendants::store::STATEMENTS, store::STATEMENTS],
-    event_kinds: &[
-        || API_KEY_CREATED.describe(),
-        || API_KEY_ROTATED.describe(),
-        || API_KEY_REVOKED.describe(),
-        || API_KEY_EXPIRING.describe(),
-    ],
-    event_families: &[EventFamily { name: "api_key", scope: Scope::ApiKeysRead }],
-    // The outgoing secret of a rotation, until its overlap ends.
-    retention: &[Retention { sql: store::CLEAN_SECRETS, before: |_, now| now }],
-    ..Feature::NEW
-};
-
+/// How long before its expiry a key is announced; a key with a shorter lifetime is not announced.
+pub const ANNOUNCE_MS: i64 = 7 * DAY_MS;
 pub const API_KEY_CREATED: EventKind<ApiKey> = EventKind::new("api_key.created", "An API key was created.");
 pub const API_KEY_ROTATED: EventKind<ApiKey> =
     EventKind::new("api_key.rotated", "An API key got a new secret; the old one works for the overlap.");

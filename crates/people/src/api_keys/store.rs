@@ -11,11 +11,10 @@ use kernel::store::{Db, FromRow, Row, STEP_ROWS, Select, SortDirection, Tx, Valu
 
 use super::descendants::store::{check_is_own, find_maker, narrow_descendants, revoke_with_descendants};
 use super::descendants::{self, KeyBounds};
-use super::jobs::ANNOUNCE_MS;
 use super::networks::{check_networks, check_takeover, intersect_networks, keep_networks};
 use super::{
-    ACTIVE_KEYS_MAX, API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_ROTATED, ApiKey, ApiKeyInput, ApiKeyStatus,
-    EXPIRES_DAYS_MAX, NewKey, OVERLAP_HOURS_MAX, cap_at_maker_expiry, check_grant, resolve_expiry,
+    ACTIVE_KEYS_MAX, ANNOUNCE_MS, API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_ROTATED, ApiKey, ApiKeyInput,
+    ApiKeyStatus, EXPIRES_DAYS_MAX, NewKey, OVERLAP_HOURS_MAX, cap_at_maker_expiry, check_grant, resolve_expiry,
 };
 
 kernel::columns! {

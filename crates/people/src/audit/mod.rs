@@ -1,18 +1,15 @@
 //! Reading the audit trail. `kernel::audit` writes it, in the transaction of the audited change.
 
+pub mod feature;
 pub mod routes;
 pub mod store;
 
 use std::collections::BTreeMap;
 
-use feature_kit::Feature;
 use kernel::base::{ActorRef, AuditId, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
-
-pub const FEATURE: Feature =
-    Feature { name: "audit", more_operations: routes::mount, statements: &[store::STATEMENTS], ..Feature::NEW };
 
 /// Who did what to which record, when, from which address, with which credential.
 #[derive(Serialize, ToSchema)]

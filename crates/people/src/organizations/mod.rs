@@ -2,6 +2,7 @@
 //!
 //! `input` parses request bodies, `find` lists and searches organizations, `slug` makes slugs from names.
 
+pub mod feature;
 pub mod find;
 pub mod input;
 pub mod routes;
@@ -10,9 +11,7 @@ mod store;
 
 use std::collections::BTreeMap;
 
-use feature_kit::{EventFamily, Feature};
 use kernel::audit::{FieldChange, changed_fields};
-use kernel::auth::Scope;
 use kernel::base::{Id, Identified, RecordId, Result, Timestamp};
 use kernel::events::EventKind;
 use kernel::http::Record;
@@ -24,20 +23,6 @@ use utoipa::ToSchema;
 pub use store::{
     OrganizationUpdate, STATEMENTS, clamp_future_timestamps, create_named_organization, create_organization,
     delete_organization, find_by_slug, list_organizations, update_organization,
-};
-
-pub const FEATURE: Feature = Feature {
-    name: "organizations",
-    more_operations: routes::mount,
-    statements: &[find::store::STATEMENTS, STATEMENTS],
-    event_kinds: &[
-        || ORGANIZATION_CREATED.describe(),
-        || ORGANIZATION_UPDATED.describe(),
-        || ORGANIZATION_DELETED.describe(),
-    ],
-    event_families: &[EventFamily { name: "organization", scope: Scope::OrganizationsRead }],
-    referable: &[ORGANIZATIONS],
-    ..Feature::NEW
 };
 
 pub const ORGANIZATION_CREATED: EventKind<Organization> =

@@ -1,15 +1,13 @@
 //! The session of the caller: who it is, and signing out.
 
+pub mod feature;
 pub mod routes;
 
-use feature_kit::Feature;
 use kernel::auth::{PrincipalIdentity, Role, Tenant};
 use kernel::base::{ActorKind, Timestamp};
 use kernel::http::Caller;
 use serde::Serialize;
 use utoipa::ToSchema;
-
-pub const FEATURE: Feature = Feature { name: "session", more_operations: routes::mount, ..Feature::NEW };
 
 /// The caller, as the service sees it. Fields that do not apply are `null`.
 #[derive(Serialize, ToSchema)]

@@ -8,6 +8,7 @@
 //! the ID token of a session whose user signs out at the provider, too.
 
 mod discovery;
+pub mod feature;
 mod flow;
 mod provider_client;
 mod refusal;
@@ -36,25 +37,9 @@ pub use store::{
 };
 pub use update::store::update_provider;
 
-use feature_kit::Feature;
 use kernel::auth::Role;
 use kernel::base::{Code, Id, Identified, MINUTE_MS, Secrets, Timestamp};
-use kernel::jobs::Retention;
 use serde::Serialize;
-
-pub const FEATURE: Feature = Feature {
-    name: "sso",
-    operations: routes::mount,
-    statements: &[STATEMENTS, update::store::STATEMENTS],
-    error_codes: &[SSO_NOT_AVAILABLE],
-    retention: &[
-        // A sign-on that was finished, until it would have expired by the clock of any node.
-        Retention { sql: CLEAN_USED_STATES, before: |_, now| now.plus_ms(-FLOW_MS) },
-        // A sign-on begun by a node of an earlier release, as long as its table exists.
-        Retention { sql: CLEAN_FLOWS, before: |_, now| now },
-    ],
-    ..Feature::NEW
-};
 
 pub type ProviderId = Id<Provider>;
 

@@ -3,6 +3,7 @@
 //! Sessions and their rights are in `kernel::auth`, which every request passes through. Users are never deleted, because
 //! tickets and the audit trail name them: a disabled user cannot sign in, and the address stays taken.
 
+pub mod feature;
 pub mod find;
 pub mod input;
 mod operator;
@@ -15,10 +16,8 @@ pub mod store;
 
 use std::collections::BTreeMap;
 
-use feature_kit::{EventFamily, Feature};
 use kernel::audit::{FieldChange, changed_fields};
 use kernel::auth::{CredentialRef, Rights, Role, Scopes};
-use kernel::auth::{Scope, USERS};
 use kernel::base::{Error, Result, Timestamp, UserId, is_email};
 use kernel::events::EventKind;
 use kernel::http::Record;
@@ -33,16 +32,6 @@ pub use operator::{
 };
 pub use sign_on::store::{SignOn, SignOnOutcome, sign_on};
 pub use store::clamp_future_timestamps;
-
-pub const FEATURE: Feature = Feature {
-    name: "users",
-    more_operations: routes::mount,
-    statements: &[find::store::STATEMENTS, sign_on::store::STATEMENTS, store::STATEMENTS],
-    event_kinds: &[|| USER_CREATED.describe(), || USER_UPDATED.describe(), || USER_DISABLED.describe()],
-    event_families: &[EventFamily { name: "user", scope: Scope::UsersRead }],
-    referable: &[USERS],
-    ..Feature::NEW
-};
 
 pub const USER_CREATED: EventKind<User> =
     EventKind::new("user.created", "A user was made, by somebody or by signing on for the first time.");

@@ -1,25 +1,23 @@
 //! `admin tenant|organization|user|session|sso|sla|ingest-key|device|clock`: works on the store directly, beside a running
 //! server.
 
-use clap::{Args, Subcommand};
-use kernel::auth::{Tenant, create_tenant, find_tenant, list_tenants, open_as_operator};
-use kernel::base::{Error, Result, Word};
-use kernel::store::{Purpose, Store};
-use people::users::{User, find_user};
+use clap::Subcommand;
+use kernel::auth::{Tenant, create_tenant, list_tenants, open_as_operator};
+use kernel::base::{Result, Word};
+use kernel::store::Purpose;
 use serde_json::json;
 use tickets::Priority;
 use tickets::sla::{self, PriorityPolicy, SlaPolicy};
 
+use super::args::{CommonArgs, TenantArgs, get_tenant, parse_word};
 use super::clock::{self, ClockCommand};
 use super::device::{self, DeviceCommand};
 use super::ingest_key::{self, IngestKeyCommand};
 use super::organization::{self, OrganizationCommand};
-use super::output::Output;
 use super::session::{self, SessionCommand};
 use super::sso::{self, SsoCommand};
 use super::store;
 use super::user::{self, UserCommand};
-use crate::config::StoreArgs;
 
 #[derive(Subcommand)]
 pub enum AdminCommand {
@@ -50,14 +48,6 @@ pub enum AdminCommand {
     /// Clocks of tenants that a machine with a wrong time has moved ahead
     #[command(subcommand)]
     Clock(ClockCommand),
-}
-
-#[derive(Args)]
-pub struct CommonArgs {
-    #[command(flatten)]
-    pub store: StoreArgs,
-    #[command(flatten)]
-    pub output: Output,
 }
 
 #[derive(Subcommand)]
@@ -121,28 +111,6 @@ pub enum SlaCommand {
     },
 }
 
-/// Whose records a command is about.
-#[derive(Args)]
-pub struct TenantArgs {
-    /// The tenant's slug
-    #[arg(long)]
-    pub tenant: String,
-}
-
-/// Whom a command is about.
-#[derive(Args)]
-pub struct UserArgs {
-    #[command(flatten)]
-    pub of: TenantArgs,
-    /// The user's e-mail address
-    #[arg(long)]
-    pub email: String,
-}
-
-pub fn parse_word<W: Word>(text: &str) -> Result<W, String> {
-    W::parse(text).ok_or_else(|| format!("must be {}", W::expected_words()))
-}
-
 pub async fn run(command: AdminCommand) -> Result<()> {
     match command {
         AdminCommand::Tenant(TenantCommand::Create { name, slug, common }) => {
@@ -199,25 +167,4 @@ fn format_policy(target: &PriorityPolicy) -> String {
     };
     let priority = target.priority.as_str();
     format!("{priority}  first response {first_response_minutes} min  resolution {resolution_minutes} min  {hours}")
-}
-
-pub async fn get_tenant(store: &Store, of: &TenantArgs) -> Result<Tenant> {
-    let slug = of.tenant.as_str();
-    let found = find_tenant(&store.system(Purpose::Cli), slug).await?;
-    found.ok_or_else(|| {
-        Error::internal(format!("there is no tenant {slug:?}; `tenant-control admin tenant list` shows them"))
-    })
-}
-
-/// The user and their tenant.
-pub async fn get_user(store: &Store, user_args: &UserArgs) -> Result<(Tenant, User)> {
-    let tenant = get_tenant(store, &user_args.of).await?;
-    let user = find_user(store, &tenant, &user_args.email).await?;
-    let missing = || {
-        format!(
-            "there is no user {:?} in {}; `tenant-control admin user list --tenant {}` shows them",
-            user_args.email, tenant.slug, tenant.slug
-        )
-    };
-    Ok((tenant.clone(), user.ok_or_else(|| Error::internal(missing()))?))
 }

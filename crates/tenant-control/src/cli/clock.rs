@@ -74,7 +74,7 @@ use kernel::http::shorten_stored_answers;
 use kernel::store::{Db, Purpose};
 use serde::Serialize;
 
-use super::admin::{CommonArgs, TenantArgs, get_tenant};
+use super::args::{CommonArgs, TenantArgs, get_tenant};
 use super::store;
 use crate::features::{api_keys, devices, organizations, tickets, users, webhooks, workflows};
 

@@ -12,7 +12,7 @@ use fleet::inventory::merge::store::merge_duplicate;
 use kernel::auth::open_as_operator;
 use kernel::base::{Error, Result, Word};
 
-use super::admin::{CommonArgs, TenantArgs, get_tenant};
+use super::args::{CommonArgs, TenantArgs, get_tenant};
 use super::store;
 
 #[derive(Subcommand)]

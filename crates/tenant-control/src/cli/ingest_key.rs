@@ -10,7 +10,7 @@ use kernel::store::{Db, Store};
 use people::organizations::{self, Organization};
 use serde_json::json;
 
-use super::admin::{CommonArgs, TenantArgs, get_tenant};
+use super::args::{CommonArgs, TenantArgs, get_tenant};
 use super::store;
 use crate::config::LinkArgs;
 

@@ -9,7 +9,7 @@ use people::organizations::input::{OrganizationInput, parse_slug};
 use people::organizations::{self, Organization, OrganizationUpdate};
 use serde_json::{Map, Value, json};
 
-use super::admin::{CommonArgs, TenantArgs, get_tenant};
+use super::args::{CommonArgs, TenantArgs, get_tenant};
 use super::store;
 
 #[derive(Subcommand)]

@@ -9,7 +9,7 @@ use kernel::base::{Error, Result, SessionId};
 use people::users::UserStatus;
 use serde_json::json;
 
-use super::admin::{CommonArgs, TenantArgs, UserArgs, get_tenant, get_user};
+use super::args::{CommonArgs, TenantArgs, UserArgs, get_tenant, get_user};
 use super::store;
 use crate::config::{LinkArgs, SessionArgs};
 

@@ -17,7 +17,7 @@ use people::sso::{
 };
 use serde::Serialize;
 
-use super::admin::{CommonArgs, TenantArgs, get_tenant};
+use super::args::{CommonArgs, TenantArgs, get_tenant};
 use super::store;
 use crate::config::{LinkArgs, OutboundArgs};
 

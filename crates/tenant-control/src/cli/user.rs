@@ -6,7 +6,7 @@ use kernel::base::Result;
 use people::sso::ProviderId;
 use people::users::{NewUser, User, UserStatus, UserUpdate, create_user, list_users, unlink_user, update_user};
 
-use super::admin::{CommonArgs, TenantArgs, UserArgs, get_tenant, get_user, parse_word};
+use super::args::{CommonArgs, TenantArgs, UserArgs, get_tenant, get_user, parse_word};
 use super::{sso, store};
 
 #[derive(Subcommand)]

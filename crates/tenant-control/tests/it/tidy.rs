@@ -261,7 +261,8 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     ),
     ("crates/kernel/src/store/mod.rs", "Health", 2, "a probe reads and writes nothing of anybody"),
     ("crates/kernel/src/store/self_check.rs", "Health", 3, "doctor looks at the database as a whole"),
-    ("crates/tenant-control/src/cli/admin.rs", "Cli", 2, "the operator names tenants and lists them"),
+    ("crates/tenant-control/src/cli/admin.rs", "Cli", 1, "the operator lists tenants"),
+    ("crates/tenant-control/src/cli/args.rs", "Cli", 1, "the operator names a tenant"),
     ("crates/tenant-control/src/cli/clock.rs", "Cli", 1, "the operator looks at the clocks of all tenants"),
     (
         "crates/tenant-control/src/cli/doctor.rs",

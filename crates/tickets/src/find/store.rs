@@ -6,8 +6,8 @@ use kernel::args;
 use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::store::{Compare, FromRow, Row, Select, SortDirection, Tick, Value};
 
-use super::super::store::FULL;
 use super::super::stored::StoredTicket;
+use super::super::stored::TicketColumns;
 use super::super::{Ticket, TicketId};
 use super::search::{INLINE_ROWS, TicketSearch, TicketSet};
 use super::{Filter, IndexScope, SortBy, TicketOrder, TicketOwners, TicketSortKey};
@@ -300,7 +300,8 @@ impl TicketSearch<'_> {
 
     /// The current tickets of a page. A ticket that has changed and no longer matches is left out.
     pub async fn load_tickets(&self, keys: &[TicketSortKey]) -> Result<Vec<Ticket>> {
-        let select = Select::new(FULL).where_in("number", keys.iter().map(|key| key.number)).limit(keys.len());
+        let select =
+            Select::new(TicketColumns::SELECT).where_in("number", keys.iter().map(|key| key.number)).limit(keys.len());
         let rows: Vec<StoredTicket> = self.db.select(&select).await?;
         let now = self.db.env().now();
         let mut stored: HashMap<i64, StoredTicket> = rows.into_iter().map(|row| (row.number(), row)).collect();

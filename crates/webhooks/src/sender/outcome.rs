@@ -9,6 +9,12 @@ use metrics::Counter;
 
 use super::super::deliveries::{DeliveryAttempt, DeliveryId};
 
+/// A position in the sending order: when a delivery is due, and the sequence of its event.
+pub type DeliveryPosition = (Timestamp, i64);
+
+/// Before every due delivery.
+pub const FRONT: DeliveryPosition = (Timestamp::from_millis(i64::MIN), 0);
+
 /// A delivery that is due.
 #[derive(Clone, Debug)]
 pub struct DueDelivery {

@@ -9,7 +9,7 @@ use kernel::jobs::lanes::LeasedLane;
 use super::super::WebhookId;
 use super::super::deliveries::DeliveryId;
 use super::order::store::hold_behind;
-use super::outcome::DueDelivery;
+use super::outcome::{DeliveryPosition, DueDelivery, FRONT};
 use super::pace::WINDOW_MAX;
 use super::store;
 
@@ -18,12 +18,6 @@ const LOAD_MAX: usize = 128;
 /// The size of the first load on an ordered endpoint, where every wake-up discards the queue. When all of these have to
 /// wait, the next load is larger.
 const ORDERED_LOAD_MAX: usize = WINDOW_MAX;
-
-/// A position in the sending order: when a delivery is due, and the sequence of its event.
-pub type DeliveryPosition = (Timestamp, i64);
-
-/// Before every due delivery.
-pub const FRONT: DeliveryPosition = (Timestamp::from_millis(i64::MIN), 0);
 
 /// Due deliveries in sending order.
 ///

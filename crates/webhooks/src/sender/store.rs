@@ -15,9 +15,8 @@ use super::super::deliveries::DeliveryId;
 use super::super::deliveries::store::can_recover;
 use super::super::store::{SEALED_HEADERS, SEALED_SECRETS, auto_disable};
 use super::super::{WEBHOOK_AUTO_DISABLED, WebhookId, WebhookStatus};
-use super::outcome::DueDelivery;
+use super::outcome::{DeliveryPosition, DueDelivery};
 use super::pace::PauseReason;
-use super::ready::DeliveryPosition;
 use super::{Endpoint, EndpointState, SigningSecret, attempt, sign};
 
 kernel::columns! {

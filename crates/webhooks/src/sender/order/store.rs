@@ -10,7 +10,7 @@ use kernel::jobs::lanes::LeasedLane;
 
 use super::super::super::WebhookId;
 use super::super::super::deliveries::DeliveryId;
-use super::super::ready::DeliveryPosition;
+use super::super::outcome::DeliveryPosition;
 use super::super::settle::store::HOLD_BEHIND;
 
 kernel::statements! {
