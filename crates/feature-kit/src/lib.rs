@@ -21,7 +21,7 @@ pub use action::{Action, ActionEffect, Lookup, LookupFn, STEP_BYTES_MAX, Transac
 pub use custom_event::{CUSTOM_KIND_BYTES_MAX, CUSTOM_KINDS, CUSTOM_NAME_BYTES_MAX, CUSTOM_PREFIX, is_custom_kind};
 pub use feature::{EventFamily, Feature, Registry, install, registry};
 pub use target_url::parse_target_url;
-pub use terms::{IdOrNone, NO_ID, Q_CHARS_MAX, Q_WORDS_MAX, parse_q, split_words, word_set};
+pub use terms::{IdOrNone, NO_ID, Q_CHARS_MAX, Q_WORDS_MAX, is_word_prefix, parse_q, split_words, word_set};
 
 /// How a body treats null in a field with a default. `IsLeftOut` (create): null is refused unless the field is nullable.
 /// `Clears` (patch): null restores the default.

@@ -32,6 +32,17 @@ pub fn split_words(text: &str) -> impl Iterator<Item = String> {
     parts.map(move |word| word.chars().flat_map(lower).collect())
 }
 
+/// Whether a word of `q` is a prefix of a word in any of these texts, or of consecutive words such as `ann@acme` or
+/// `192.168.`.
+pub fn is_word_prefix(word: &str, texts: &[Vec<String>]) -> bool {
+    let parts: Vec<String> = split_words(word).collect();
+    let Some((last, before)) = parts.split_last() else { return false };
+    let in_a_row = |some: &[String]| {
+        some.split_last().is_some_and(|(end, start)| start == before && end.starts_with(last.as_str()))
+    };
+    texts.iter().any(|text| text.windows(parts.len()).any(in_a_row))
+}
+
 /// An id, or `none`: tickets that are assigned to nobody can be listed, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdOrNone<I>(pub Option<I>);

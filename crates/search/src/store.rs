@@ -19,10 +19,9 @@ const LOOKUPS_MAX: usize = 32;
 pub async fn count_installations(db: &Db, names: &[&str]) -> Result<HashMap<String, i64>> {
     let mut counts = HashMap::with_capacity(names.len());
     for chunk in names.chunks(LOOKUPS_MAX) {
-        let mut arms: Vec<Vec<Value>> = chunk.iter().map(|name| vec![Value::from(*name)]).collect();
-        // Lookups that find nothing pad the statement, so that there are few different SQL texts.
-        arms.resize(chunk.len().next_power_of_two(), vec![Value::from("")]);
-        let rows: Vec<(String, i64)> = db.select(&Select::union_arms(INSTALLED_ON, arms)).await?;
+        let arms = chunk.iter().map(|name| vec![Value::from(*name)]).collect();
+        let select = Select::union_arms(INSTALLED_ON, arms, vec![Value::from("")]);
+        let rows: Vec<(String, i64)> = db.select(&select).await?;
         counts.extend(rows);
     }
     Ok(counts)

@@ -8,7 +8,7 @@ use kernel::http::{PAGE_BYTES_MAX, PageBytes};
 use kernel::store::Db;
 
 use super::find::search::DeviceSearch;
-use super::find::{DeviceSortKey, Filter};
+use super::find::{DeviceSortKey, Filter, change_key};
 use super::shown::{FieldSelection, InventoryDevice};
 use super::{DevicePart, store};
 use crate::devices::StoredDevice;
@@ -63,17 +63,17 @@ impl DeviceQuery {
         let mut search = DeviceSearch::for_filter(db, &self.filter).await?;
         let (mut page, mut position, mut step) = (DevicePage::default(), after, likely.clamp(1, limit.max(1)));
         loop {
-            let found = search.load_devices(position, step).await?;
-            self.append_devices(db, &mut page, &found.devices).await?;
+            let (devices, next) = search.load_devices(position, step).await?;
+            self.append_devices(db, &mut page, &devices).await?;
             if page.is_full {
                 return Ok(page);
             }
-            page.next = found.next;
+            page.next = next;
             let left = limit.saturating_sub(page.rows.len());
-            if found.next.is_none() || left == 0 || !search.has_row_budget() {
+            if next.is_none() || left == 0 || !search.has_row_budget() {
                 return Ok(page);
             }
-            position = found.next;
+            position = next;
             step = page.estimate_rows_in(PAGE_BYTES_MAX.saturating_sub(page.bytes)).min(left);
         }
     }
@@ -99,8 +99,8 @@ impl DeviceQuery {
     /// The sort key of a device in this list.
     fn sort_key(&self, stored: &StoredDevice) -> DeviceSortKey {
         match self.filter.updated_since {
-            Some(_) => DeviceSortKey::for_change(stored),
-            None => DeviceSortKey { changed: None, number: stored.number },
+            Some(_) => DeviceSortKey::Change(change_key(stored)),
+            None => DeviceSortKey::Newest(stored.number),
         }
     }
 }

@@ -70,7 +70,10 @@ pub use form::{Form, FormFields};
 pub use idempotency::{Idempotency, IdempotentReply, shorten_stored_answers};
 pub use limiter::{PolicyLimit, RateLimiter, RatePolicy, RateTable, WINDOW_SECONDS};
 pub use operation::{Arguments, InternalDoor, Operation, TenantDoor};
-pub use page::{LIMIT_DEFAULT, LIMIT_MAX, ListPage, OneOrPage, PAGE_BYTES_MAX, PageBytes, PageRequest, PageWith};
+pub use page::{
+    LIMIT_DEFAULT, LIMIT_MAX, ListPage, OneOrPage, PAGE_BYTES_MAX, PageBytes, PageRequest, PageWith, json_size,
+    load_records,
+};
 pub use param::QueryParam;
 pub use params::{FromParams, LIST_MAX, Params, QueryString, RecordQuery};
 pub use pass::{Pass, PassHolder, PassOwner};

@@ -126,13 +126,38 @@ impl PageBytes {
         self.0 += bytes.max(1);
         first || self.0 <= PAGE_BYTES_MAX
     }
+}
 
-    /// Like [`PageBytes::fits_bytes`], for a record whose size is not known yet.
-    pub fn fits_record(&mut self, record: &impl Serialize) -> Result<bool> {
-        let mut counted = ByteCounter(0);
-        serde_json::to_writer(&mut counted, record).map_err(Error::internal)?;
-        Ok(self.fits_bytes(counted.0))
+/// The size of a record as JSON.
+pub fn json_size(record: &impl Serialize) -> Result<usize> {
+    let mut counted = ByteCounter(0);
+    serde_json::to_writer(&mut counted, record).map_err(Error::internal)?;
+    Ok(counted.0)
+}
+
+/// Loads the records of a page part by part until the page is full, so that no more of them are in memory together. A part is
+/// as many rows as `part_len` tells; `load` returns its records with their keys, in order and without those that are gone.
+/// Also returns the key after which the next page starts: `next`, unless the page was full before.
+pub async fn load_records<'a, R, K, T, F: Future<Output = Result<Vec<(K, T)>>>>(
+    mut rows: &'a [R],
+    next: Option<K>,
+    part_len: impl Fn(&[R]) -> usize,
+    size: impl Fn(&T) -> Result<usize>,
+    load: impl Fn(&'a [R]) -> F,
+) -> Result<(Vec<T>, Option<K>)> {
+    let (mut records, mut bytes, mut last) = (Vec::new(), PageBytes::default(), None);
+    while !rows.is_empty() {
+        let (part, rest) = rows.split_at(part_len(rows).clamp(1, rows.len()));
+        rows = rest;
+        for (key, record) in load(part).await? {
+            if !bytes.fits_bytes(size(&record)?) {
+                return Ok((records, last));
+            }
+            records.push(record);
+            last = Some(key);
+        }
     }
+    Ok((records, next))
 }
 
 /// A writer that counts bytes and discards them.
@@ -284,7 +309,8 @@ mod tests {
         let mut bytes = PageBytes::default();
         assert!(bytes.fits_bytes(2 * PAGE_BYTES_MAX) && !bytes.fits_bytes(1));
         let (mut bytes, record) = (PageBytes::default(), "x".repeat(PAGE_BYTES_MAX / 4));
-        let fitting = (0..9).filter(|_| bytes.fits_record(&record).is_ok_and(|fits| fits)).count();
+        let size = json_size(&record).unwrap_or_default();
+        let fitting = (0..9).filter(|_| bytes.fits_bytes(size)).count();
         assert_eq!(fitting, 3, "with the quotes, four are too many");
     }
 }

@@ -2,8 +2,8 @@
 
 use super::columns::Text;
 
-/// A range of an index in the order of a list, newest first. Its parameters are its values from `$2` on, then the upper
-/// bound (exclusive), the lower bound (inclusive), and the row limit.
+/// A range of an index in the order of a list, newest first unless [`ArmSql::ascending`]. Its parameters are its values from
+/// `$2` on, then the bound that it starts after (exclusive), the bound that it ends at (inclusive), and the row limit.
 ///
 /// Each value is compared twice, by `=` and by `>=`: with any table statistics PostgreSQL then estimates the index with the
 /// value to be cheaper than the one without.
@@ -28,12 +28,13 @@ pub struct ArmSql {
     index: Option<&'static str>,
     values: &'static [&'static str],
     only: Option<&'static str>,
+    ascending: bool,
 }
 
 impl ArmSql {
     /// The columns to read, and the columns that the list is ordered by.
     pub const fn new(columns: &'static str, table: &'static str, order: &'static [&'static str]) -> Self {
-        ArmSql { columns, table, order, index: None, values: &[], only: None }
+        ArmSql { columns, table, order, index: None, values: &[], only: None, ascending: false }
     }
 
     /// Makes SQLite use this index.
@@ -54,6 +55,12 @@ impl ArmSql {
         ArmSql { only: Some(condition), ..self }
     }
 
+    /// Oldest first.
+    #[must_use]
+    pub const fn ascending(self) -> Self {
+        ArmSql { ascending: true, ..self }
+    }
+
     #[doc(hidden)]
     pub const fn text(self) -> Text {
         let mut text = Text::of(&["SELECT ", self.columns, " FROM ", self.table]);
@@ -69,14 +76,15 @@ impl ArmSql {
             text.push_str(" AND ");
             text.push_str(condition);
         }
-        text.push_bound(" < ", self.order, self.values.len());
-        text.push_bound(" >= ", self.order, self.values.len() + self.order.len());
+        let (start, end, direction) = if self.ascending { (" > ", " <= ", "") } else { (" < ", " >= ", " DESC") };
+        text.push_bound(start, self.order, self.values.len());
+        text.push_bound(end, self.order, self.values.len() + self.order.len());
         text.push_str(" ORDER BY ");
         let mut at = 0;
         while at < self.order.len() {
             text.push_str(if at == 0 { "" } else { ", " });
             text.push_str(self.order[at]);
-            text.push_str(" DESC");
+            text.push_str(direction);
             at += 1;
         }
         text.push_str(" LIMIT ");
@@ -138,5 +146,8 @@ mod tests {
                     AND a >= $2 AND b >= $3 AND c <> 'x' AND (at, id) < ($4, $5) AND (at, id) >= ($6, $7) \
                     ORDER BY at DESC, id DESC LIMIT $8";
         assert_eq!(arms.text().as_str(), text);
+        let ascending = ArmSql::new("n", "entries", &["n"]).ascending();
+        let text = "SELECT n FROM entries WHERE tenant_id = $1 AND n > $2 AND n <= $3 ORDER BY n LIMIT $4";
+        assert_eq!(ascending.text().as_str(), text);
     }
 }

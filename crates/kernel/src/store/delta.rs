@@ -8,7 +8,9 @@
 //! A deleted record stays as a tombstone: deleting is a change, which also sets the time of the deletion. Only the list of
 //! changes shows it; every other list leaves it out.
 
-use super::{Compare, Db, Select, SortDirection, Tick, Value};
+use super::fill::ListStep;
+use super::walk::{INLINE_ROWS_MAX, merge_arms};
+use super::{ChangeKey, Compare, CursorKey, Db, FromRow, Select, SortDirection, Tick, Value};
 use crate::args;
 use crate::base::{Result, Timestamp};
 
@@ -40,8 +42,6 @@ pub enum DeltaStart {
 pub struct Delta {
     /// The last column of the index.
     pub key: &'static str,
-    /// The column with the time of the deletion, if the table has tombstones.
-    pub tombstone: Option<&'static str>,
 }
 
 impl Delta {
@@ -55,12 +55,45 @@ impl Delta {
         let bound = [until.at.into(), until.sequence.into()];
         select.append_sql("AND (updated_at, sequence) <= (?, ?)", bound).order_by(&fields, SortDirection::Ascending)
     }
+}
 
-    /// Excludes tombstones, for every other list.
-    pub fn exclude_deleted(self, select: Select) -> Select {
-        match self.tombstone {
-            Some(column) => select.where_null(column),
-            None => select,
-        }
+/// The least rows of a step for each arm.
+const ARM_ROWS_MIN: usize = 8;
+
+/// A list of changes, read along an index.
+#[derive(Clone, Debug)]
+pub struct ChangeWalk {
+    pub delta: Delta,
+    /// Along the index of the list.
+    pub select: Select,
+    pub since: Timestamp,
+    pub until: Tick,
+    /// Only records with these values of a column, with which the index starts.
+    pub among: Option<(&'static str, Vec<Option<String>>)>,
+}
+
+impl ChangeWalk {
+    /// About so many next changes, unfiltered.
+    pub async fn read_step<T: FromRow + 'static, K: CursorKey + Ord>(
+        &self,
+        db: &Db,
+        after: Option<ChangeKey<K>>,
+        rows: usize,
+        sort_key: impl Fn(&T) -> ChangeKey<K>,
+    ) -> Result<ListStep<T, ChangeKey<K>>> {
+        let from = after.map_or(DeltaStart::Since(self.since), |key| DeltaStart::Behind(key.to_position()));
+        let parts = self.among.as_ref().map_or(1, |(_, values)| values.len().max(1));
+        let step = (rows / parts).max(ARM_ROWS_MIN.min(rows));
+        let select = self.delta.select_changes(self.select.clone(), from, self.until).limit(step);
+        let arms = match &self.among {
+            None => vec![select],
+            Some((column, values)) => select.split_by(column, values),
+        };
+        let inline = arms.len() * step <= INLINE_ROWS_MAX;
+        let count = arms.len();
+        let seen = db.select_or_scan(&Select::union_selects(arms), inline).await?;
+        let examined = seen.len();
+        let (matches, next) = merge_arms(seen, (count, step), sort_key, Ord::cmp);
+        Ok(ListStep { matches, examined, next })
     }
 }

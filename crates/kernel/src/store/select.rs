@@ -60,8 +60,10 @@ impl Select {
     }
 
     /// A UNION ALL of one SELECT per arm, whose last column is the arm's index from 0. In `text` the values of an arm start
-    /// at `$2`; `$1` is the tenant in all of them.
-    pub fn union_arms(text: &str, arms: impl IntoIterator<Item = Vec<Value>>) -> Self {
+    /// at `$2`; `$1` is the tenant in all of them. Arms with the values `none`, which find nothing, are added up to a power
+    /// of two, so that there are few distinct texts.
+    pub fn union_arms(text: &str, mut arms: Vec<Vec<Value>>, none: Vec<Value>) -> Self {
+        arms.resize(arms.len().next_power_of_two(), none);
         Select::union_selects(arms.into_iter().map(|values| Select { values, ..Select::new(text) }))
     }
 
@@ -76,6 +78,24 @@ impl Select {
             select.values.extend(finished.values);
         }
         select
+    }
+
+    /// One query for each value of a column, which its index starts with; `None` is NULL. Their number is padded like that of
+    /// [`Select::union_arms`].
+    pub fn split_by(self, column: &'static str, values: &[Option<String>]) -> Vec<Select> {
+        // Compared twice, so that PostgreSQL does not rate the index of the whole tenant as equally good.
+        let of = |value: &str| {
+            let select = self.clone().where_compare(column, Compare::Equal, value);
+            select.where_compare(column, Compare::AtLeast, value)
+        };
+        let mut arms: Vec<Select> = values.iter().flatten().map(|value| of(value)).collect();
+        if !arms.is_empty() {
+            arms.resize_with(arms.len().next_power_of_two(), || of(""));
+        }
+        if values.contains(&None) {
+            arms.push(self.clone().where_null(column).lead_order_by(column));
+        }
+        arms
     }
 
     /// Binds the next parameter of the text given to [`Select::new`].
@@ -261,8 +281,8 @@ mod tests {
     #[test]
     fn arms_share_the_tenant_and_have_values_of_their_own() {
         let text = "SELECT n FROM t WHERE tenant_id = $1 AND a = $2 AND n < $3";
-        let finished =
-            Select::union_arms(text, [vec!["x".into(), Value::Int(1)], vec!["y".into(), Value::Int(2)]]).to_statement();
+        let arms = vec![vec!["x".into(), Value::Int(1)], vec!["y".into(), Value::Int(2)]];
+        let finished = Select::union_arms(text, arms, Vec::new()).to_statement();
         assert_eq!(
             finished.text,
             "SELECT arm.*, CAST(0 AS BIGINT) FROM (SELECT n FROM t WHERE tenant_id = $1 AND a = $2 AND n < $3) AS arm \

@@ -1,11 +1,9 @@
 //! SQL that lists audit entries.
 
-use std::collections::HashMap;
-
 use kernel::audit::EntryColumns;
 use kernel::base::{AuditId, RecordId, Result, Timestamp};
-use kernel::http::PageBytes;
-use kernel::store::{ARMS_MAX, ArmSql, Db, FromRow, IndexWalk, Row, Select, Value, WalkRow};
+use kernel::http::{json_size, load_records};
+use kernel::store::{ARMS_MAX, ArmSql, Db, FromRow, IndexWalk, Row, Select, Value, pair_rows};
 
 use super::{AuditCredential, AuditEntry, AuditTarget};
 
@@ -75,10 +73,8 @@ impl FromRow for AuditFilterRow {
     }
 }
 
-impl WalkRow for AuditFilterRow {
-    type Key = AuditPosition;
-
-    fn sort_key(&self) -> AuditPosition {
+impl AuditFilterRow {
+    fn position(&self) -> AuditPosition {
         (self.at, self.id)
     }
 }
@@ -126,23 +122,19 @@ pub async fn list_entries(
     after: Option<AuditPosition>,
     limit: usize,
 ) -> Result<(Vec<AuditEntry>, Option<AuditPosition>)> {
-    let (rows, next) =
-        filter.plan_walk(after).load_page(db, limit, |entry: &AuditFilterRow| filter.matches_row(entry)).await?;
-    let keys: Vec<AuditPosition> = rows.iter().map(WalkRow::sort_key).collect();
-    let (mut entries, mut bytes, mut shown) = (Vec::new(), PageBytes::default(), after);
-    for part in keys.chunks(READ_ROWS) {
-        let read = Select::new(READ).where_in("id", part.iter().map(|(_, id)| *id)).limit(part.len());
-        let read: Vec<AuditEntry> = db.select(&read).await?;
-        let mut read: HashMap<AuditId, AuditEntry> = read.into_iter().map(|entry| (entry.id, entry)).collect();
-        for key in part {
-            // A missing entry has been cleaned away meanwhile.
-            let Some(entry) = read.remove(&key.1) else { continue };
-            if !bytes.fits_record(&entry)? {
-                return Ok((entries, shown));
-            }
-            entries.push(entry);
-            shown = Some(*key);
-        }
-    }
-    Ok((entries, next))
+    let matches = |entry: &AuditFilterRow| filter.matches_row(entry);
+    let (rows, next) = filter.plan_walk(after).load_page(db, limit, AuditFilterRow::position, matches).await?;
+    load_records(
+        &rows,
+        next,
+        |_| READ_ROWS,
+        json_size,
+        |part| async move {
+            let select = Select::new(READ).where_in("id", part.iter().map(|row| row.id)).limit(part.len());
+            let entries: Vec<AuditEntry> = db.select(&select).await?;
+            let found = pair_rows(part, |row| row.id, entries, |entry| entry.id);
+            Ok(found.map(|(row, entry)| (row.position(), entry)).collect())
+        },
+    )
+    .await
 }

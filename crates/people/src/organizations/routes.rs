@@ -85,11 +85,6 @@ pub async fn list_organizations(
     if let Some(id) = id {
         return store::get_organization(&db, id).await.map(OneOrPage::One);
     }
-    if let Some(since) = filter.updated_since {
-        let after = page.cursor_key(&caller, PATH)?;
-        let (changed, next) = find::store::list_changes(&db, &filter, since, after, page.limit).await?;
-        return page.build_cut_page(&caller, PATH, changed, next).map(OneOrPage::Page);
-    }
     let after = page.cursor_key(&caller, PATH)?;
     let (found, next) = find::store::list_organizations(&db, &filter, after, page.limit).await?;
     page.build_cut_page(&caller, PATH, found, next).map(OneOrPage::Page)

@@ -9,12 +9,11 @@ use kernel::base::{Code, Error, Label, RecordId, Result, Timestamp, check_slug};
 use kernel::events;
 use kernel::http::IfMatch;
 use kernel::store::references;
-use kernel::store::{Db, FromRow, Row, Tick, Tx, Value};
+use kernel::store::{ChangeKey, Db, FromRow, Row, Tick, Tx, Value};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::find::OrganizationChangeKey;
 use super::input::OrganizationInput;
 use super::slug::{common_prefix, first_free_slug, slug_from_name};
 use super::{
@@ -68,8 +67,8 @@ pub struct StoredOrganization {
 
 impl StoredOrganization {
     /// The position in the order of changes.
-    pub fn change_key(&self) -> OrganizationChangeKey {
-        OrganizationChangeKey { at: self.organization.updated_at, sequence: self.sequence, id: self.organization.id }
+    pub fn change_key(&self) -> ChangeKey<OrganizationId> {
+        ChangeKey { at: self.organization.updated_at, sequence: self.sequence, key: self.organization.id }
     }
 }
 

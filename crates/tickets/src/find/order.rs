@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use kernel::base::Timestamp;
-use kernel::store::{CursorKey, Tick, Value};
+use kernel::store::{CursorKey, SortDirection, Tick, Value};
 
 use super::super::stored::StoredTicket;
 use super::Filter;
@@ -71,6 +71,10 @@ impl TicketOrder {
         let ordering = (a.value, a.sequence, a.number).cmp(&(b.value, b.sequence, b.number));
         let missing = a.value.is_none().cmp(&b.value.is_none());
         missing.then(if self.descending { ordering.reverse() } else { ordering })
+    }
+
+    pub fn direction(self) -> SortDirection {
+        if self.descending { SortDirection::Descending } else { SortDirection::Ascending }
     }
 
     /// Whether a reader can follow updates in this order.

@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use feature_kit::QUERY_TOO_BROAD;
 use feature_kit::custom_fields::CUSTOM_BYTES_MAX;
 use kernel::base::{Code, Error, Result, Timestamp};
-use kernel::http::{LIMIT_MAX, PageBytes};
-use kernel::store::{Db, Tick};
+use kernel::http::{LIMIT_MAX, load_records};
+use kernel::store::{Db, PostingStep, Tick, find_smallest_set};
 
 use super::super::Ticket;
 use super::{Filter, IndexScope, SortBy, TicketOrder, TicketSortKey};
@@ -89,18 +89,10 @@ pub async fn search_tickets(
     keys.retain(|key| search.is_visible(*key));
     let more = keys.len() > limit;
     keys.truncate(limit);
-    let (mut tickets, mut bytes, mut last) = (Vec::new(), PageBytes::default(), None);
-    for part in keys.chunks(READ_ROWS) {
-        for ticket in search.load_tickets(part).await? {
-            if !bytes.fits_bytes(long_text_bytes(&ticket)) {
-                return Ok(TicketPage { tickets, next: last });
-            }
-            last = part.iter().find(|key| key.number == ticket.number).copied();
-            tickets.push(ticket);
-        }
-        last = part.last().copied();
-    }
-    Ok(TicketPage { tickets, next: last.filter(|_| more) })
+    let next = keys.last().copied().filter(|_| more);
+    let size = |ticket: &Ticket| Ok(long_text_bytes(ticket));
+    let (tickets, next) = load_records(&keys, next, |_| READ_ROWS, size, |part| search.load_tickets(part)).await?;
+    Ok(TicketPage { tickets, next })
 }
 
 /// An estimate of the JSON size of a ticket's long texts.
@@ -156,6 +148,11 @@ struct WalkStep {
 impl WalkStep {
     fn new(keys: Vec<TicketSortKey>, rows: usize) -> Self {
         WalkStep { last: keys.last().copied(), ended: keys.len() < rows, keys }
+    }
+
+    fn from_postings(step: PostingStep) -> Self {
+        let keys = step.numbers.into_iter().map(TicketSortKey::from_number).collect();
+        WalkStep { keys, last: step.last.map(TicketSortKey::from_number), ended: step.ended }
     }
 }
 
@@ -237,17 +234,8 @@ impl TicketSearch<'_> {
         Ok(TicketQueryPlan { walk, exact, sets, short_word })
     }
 
-    /// The numbers of the smallest set, if it has at most `most`. Each set is read no further than the smallest before it.
     async fn find_smallest_set(&self, sets: &[TicketSet], most: usize) -> Result<Option<Vec<i64>>> {
-        let (mut rows, mut smallest) = (most + 1, None);
-        for set in sets {
-            let numbers = self.load_set_numbers(set, rows).await?;
-            if numbers.len() < rows {
-                rows = numbers.len().max(1);
-                smallest = Some(numbers);
-            }
-        }
-        Ok(smallest)
+        find_smallest_set(sets, most, |set, most| self.load_set_numbers(set, most)).await
     }
 
     /// The sorted keys of those of these tickets that match.
@@ -286,7 +274,7 @@ impl TicketSearch<'_> {
                     IndexScope::Owners(owners) => rows.min(rows_per_part(owners.ids.len(), self.rows_wanted)),
                     _ => rows,
                 };
-                let mut step = WalkStep::new(self.walk_index(self.order, among, at, rows).await?, rows);
+                let mut step = WalkStep::new(self.walk_index(self.order, among, at, rows).await?.0, rows);
                 step.ended |= step.last.is_some_and(|last| !self.is_visible(last));
                 Ok(step)
             }
@@ -294,31 +282,13 @@ impl TicketSearch<'_> {
                 let mut steps = Vec::new();
                 for terms in sets {
                     let rows = rows.min(rows_per_part(terms.len(), self.rows_wanted));
-                    let (keys, entries) = self.walk_terms(terms, at, rows).await?;
-                    self.rows_examined += entries / ENTRIES_PER_ROW;
-                    steps.push(WalkStep::new(keys, rows));
+                    steps.push(self.walk_terms(terms, at, rows).await?);
                 }
-                Ok(self.intersect_steps(steps))
+                let step = PostingStep::intersect_steps(steps, self.order.direction());
+                self.rows_examined += step.postings / ENTRIES_PER_ROW;
+                Ok(WalkStep::from_postings(step))
             }
         }
-    }
-
-    /// Intersects steps that start at one position. The step of the rarest terms leads: the one that ended with the fewest
-    /// keys, or else the one that went furthest. Keys that another step has passed without finding them are removed.
-    fn intersect_steps(&self, mut steps: Vec<WalkStep>) -> WalkStep {
-        let ended = (0..steps.len()).filter(|at| steps[*at].ended).min_by_key(|at| steps[*at].keys.len());
-        let placed = steps.iter().enumerate().filter_map(|(at, step)| Some((at, step.last?)));
-        let furthest = placed.max_by(|(_, a), (_, b)| self.order.compare_keys(*a, *b)).map(|(at, _)| at);
-        let mut lead = steps.swap_remove(ended.or(furthest).unwrap_or(0));
-        for other in steps {
-            // A step that has ended has passed every key.
-            let passed = other.last.filter(|_| !other.ended);
-            let numbers: HashSet<i64> = other.keys.iter().map(|key| key.number).collect();
-            let ahead =
-                |key: &TicketSortKey| passed.is_some_and(|passed| self.order.compare_keys(*key, passed).is_gt());
-            lead.keys.retain(|key| numbers.contains(&key.number) || ahead(key));
-        }
-        lead
     }
 
     /// Answers queries that are never refused: the changes of a customer or technician in the order of numbers, and their
@@ -342,15 +312,17 @@ impl TicketSearch<'_> {
         let (mut at, mut found, mut budget) = (None, Vec::new(), GUARANTEED_ROWS_MAX);
         while budget > 0 {
             let step = if changes {
-                let (keys, entries) = self.walk_index_counted(updates, &among, at, rows).await?;
+                let (keys, entries) = self.walk_index(updates, &among, at, rows).await?;
                 found.extend(keys.iter().map(|key| TicketSortKey::from_number(key.number)));
                 budget = budget.saturating_sub(entries.div_ceil(ENTRIES_PER_ROW));
                 WalkStep::new(keys, rows)
             } else {
-                let (keys, entries) = self.walk_terms(&terms, at, rows).await?;
-                found.extend(self.filter_keys(&keys, self.order).await?);
-                budget = budget.saturating_sub(keys.len().max(entries.div_ceil(ENTRIES_PER_ROW)));
-                WalkStep::new(keys, rows)
+                let postings = self.walk_terms(&terms, at, rows).await?;
+                let cost = postings.numbers.len().max(postings.postings.div_ceil(ENTRIES_PER_ROW));
+                budget = budget.saturating_sub(cost);
+                let step = WalkStep::from_postings(postings);
+                found.extend(self.filter_keys(&step.keys, self.order).await?);
+                step
             };
             found = self.sort_and_truncate(found);
             if step.ended {

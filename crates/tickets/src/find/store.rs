@@ -1,10 +1,8 @@
 //! SQL of the ticket search: one step along each index, and the members of a set.
 
-use std::collections::HashMap;
-
 use kernel::args;
 use kernel::base::{Error, Result, Timestamp, Word};
-use kernel::store::{Compare, FromRow, Row, Select, SortDirection, Tick, Value};
+use kernel::store::{ArmSql, Compare, FromRow, PostingStep, Postings, Row, Select, Tick, Value, pair_rows, prefix_end};
 
 use super::super::stored::StoredTicket;
 use super::super::stored::TicketColumns;
@@ -12,13 +10,14 @@ use super::super::{Ticket, TicketId};
 use super::search::{INLINE_ROWS, TicketSearch, TicketSet};
 use super::{Filter, IndexScope, SortBy, TicketOrder, TicketOwners, TicketSortKey};
 
-/// Terms that a prefix may expand to; a prefix with more is too short to read each of them.
-const PREFIX_TERMS_MAX: usize = 100;
 /// A query that may read more index entries than this does not run on the threads that serve requests.
 const INLINE_ENTRIES_MAX: usize = 2_000;
 
 /// Live tickets have partial indexes with this condition.
 const LIVE: &str = "AND status IN ('new', 'open', 'in_progress', 'pending', 'on_hold')";
+
+const TERMS: ArmSql = ArmSql::new("number", "ticket_terms", &["number"]).where_equal(&["term"]);
+const POSTINGS: Postings = Postings { ascending: BY_TERM_ASCENDING, descending: BY_TERM, expand: EXPAND };
 
 kernel::statements! {
     // The columns of a sort key, along the index of each order.
@@ -26,17 +25,9 @@ kernel::statements! {
     UPDATES = "SELECT updated_at, sequence, number FROM tickets WHERE tenant_id = $1";
     PRIORITIES = "SELECT priority, CAST(0 AS BIGINT), number FROM tickets WHERE tenant_id = $1";
     DATES = "SELECT due_at, CAST(0 AS BIGINT), number FROM tickets WHERE tenant_id = $1";
-    TERM_UP = "SELECT number FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number > $3 AND number < $4
-        ORDER BY number LIMIT $5";
-    TERM_DOWN = "SELECT number FROM ticket_terms WHERE tenant_id = $1 AND term = $2 AND number > $3 AND number < $4
-        ORDER BY number DESC LIMIT $5";
-    /// The distinct terms with a prefix. Jumps from one term to the next without reading the postings of each.
-    EXPAND = "WITH RECURSIVE found (term) AS (
-            SELECT MIN(t.term) FROM ticket_terms t WHERE t.tenant_id = $1 AND t.term >= $2 AND t.term < $3
-            UNION ALL
-            SELECT (SELECT MIN(t.term) FROM ticket_terms t WHERE t.tenant_id = $1 AND t.term > found.term AND t.term < $3)
-            FROM found WHERE found.term IS NOT NULL)
-        SELECT term FROM found WHERE term IS NOT NULL LIMIT $4";
+    BY_TERM = kernel::arm!(TERMS);
+    BY_TERM_ASCENDING = kernel::arm!(TERMS.ascending());
+    EXPAND = kernel::expand_terms!("ticket_terms");
     RANGE = "SELECT number FROM ticket_terms WHERE tenant_id = $1 AND term >= $2 AND term < $3
         ORDER BY term, number LIMIT $4";
     BRIEF = "SELECT number, subject, tags, device_ids, external_id, created_at, updated_at, priority, due_at,
@@ -126,34 +117,13 @@ impl TicketSearch<'_> {
         Ok(Some(numbers))
     }
 
-    /// The terms with these prefixes; `None` if there are too many.
     pub async fn expand_prefixes(&self, starts: &[String]) -> Result<Option<Vec<String>>> {
-        let mut all = Vec::new();
-        for start in starts {
-            let most = i64::try_from(PREFIX_TERMS_MAX + 1).map_err(Error::internal)?;
-            let terms: Vec<String> = self.db.list(EXPAND, args![start, prefix_end(start), most]).await?;
-            if terms.len() > PREFIX_TERMS_MAX {
-                return Ok(None);
-            }
-            all.extend(terms);
-        }
-        Ok(Some(all))
+        POSTINGS.expand_prefixes(self.db, starts).await
     }
 
-    /// The next keys after a position in an order. Indexes by owner exist only in the order of updates; `rows` keys are read
-    /// of each owner.
+    /// The next keys after a position in an order, and the number of index entries read. Indexes by owner exist only in the
+    /// order of updates; `rows` keys are read of each owner.
     pub async fn walk_index(
-        &self,
-        order: TicketOrder,
-        among: &IndexScope,
-        at: Option<TicketSortKey>,
-        rows: usize,
-    ) -> Result<Vec<TicketSortKey>> {
-        Ok(self.walk_index_counted(order, among, at, rows).await?.0)
-    }
-
-    /// Like `walk_index`, with the number of index entries that were read.
-    pub async fn walk_index_counted(
         &self,
         order: TicketOrder,
         among: &IndexScope,
@@ -167,7 +137,7 @@ impl TicketSearch<'_> {
         if !undated {
             let inline = arms.len() * rows <= INLINE_ENTRIES_MAX;
             let select = if let [one] = arms.as_slice() { one.clone() } else { Select::union_selects(arms) };
-            keys = self.select_rows::<TicketSortKey>(&select, inline).await?;
+            keys = self.db.select_or_scan(&select, inline).await?;
             entries = keys.len();
             keys.sort_by(|a, b| order.compare_keys(*a, *b));
             keys.dedup();
@@ -187,12 +157,7 @@ impl TicketSearch<'_> {
     /// At most `most` numbers of a set; may contain duplicates.
     pub async fn load_set_numbers(&self, set: &TicketSet, most: usize) -> Result<Vec<i64>> {
         match set {
-            TicketSet::Terms(terms) if terms.is_empty() => Ok(Vec::new()),
-            TicketSet::Terms(terms) => {
-                let select =
-                    Select::union_arms(TERM_UP, term_arms(terms, self.above_number, i64::MAX, most)).limit(most);
-                self.select_rows(&select, most <= INLINE_ENTRIES_MAX).await
-            }
+            TicketSet::Terms(terms) => POSTINGS.list_numbers(self.db, terms, self.above_number, most).await,
             TicketSet::Prefixes(starts) => {
                 let mut numbers = Vec::new();
                 for start in starts {
@@ -201,7 +166,7 @@ impl TicketSearch<'_> {
                         .bind_value(start.as_str())
                         .bind_value(prefix_end(start))
                         .bind_value(to_limit(limit)?);
-                    numbers.extend(self.select_rows::<i64>(&select, most <= INLINE_ENTRIES_MAX).await?);
+                    numbers.extend(self.db.select_or_scan::<i64>(&select, most <= INLINE_ENTRIES_MAX).await?);
                 }
                 Ok(numbers)
             }
@@ -213,61 +178,28 @@ impl TicketSearch<'_> {
                 // Any rows will do, so that many owners read no more than one.
                 let select =
                     if let [one] = arms.as_slice() { one.clone() } else { Select::union_selects(arms).limit(most) };
-                let keys: Vec<TicketSortKey> = self.select_rows(&select, most <= INLINE_ENTRIES_MAX).await?;
+                let keys: Vec<TicketSortKey> = self.db.select_or_scan(&select, most <= INLINE_ENTRIES_MAX).await?;
                 Ok(keys.into_iter().map(|key| key.number).collect())
             }
             TicketSet::Created => {
                 let numbers = TicketOrder { by: SortBy::CreatedAt, descending: false };
-                Ok(self
-                    .walk_index(numbers, &IndexScope::All, None, most)
-                    .await?
-                    .into_iter()
-                    .map(|key| key.number)
-                    .collect())
+                let (keys, _) = self.walk_index(numbers, &IndexScope::All, None, most).await?;
+                Ok(keys.into_iter().map(|key| key.number).collect())
             }
         }
     }
 
-    /// Runs a query, off the threads that serve requests unless `inline`.
-    async fn select_rows<T: FromRow + Send + 'static>(&self, select: &Select, inline: bool) -> Result<Vec<T>> {
-        if inline { self.db.select(select).await } else { self.db.scan(select).await }
-    }
-
-    /// Tickets with any of these terms, in the order of numbers, and the number of postings read: `rows` of each term.
-    pub async fn walk_terms(
-        &self,
-        terms: &[String],
-        at: Option<TicketSortKey>,
-        rows: usize,
-    ) -> Result<(Vec<TicketSortKey>, usize)> {
-        if terms.is_empty() {
-            return Ok((Vec::new(), 0));
-        }
-        let down = self.order.descending;
-        let (above, below) = match (at, down) {
-            (Some(key), true) => (self.above_number, key.number),
-            (Some(key), false) => (key.number.max(self.above_number), i64::MAX),
-            (None, _) => (self.above_number, i64::MAX),
-        };
-        let arms = term_arms(terms, above, below, rows);
-        let inline = arms.len() * rows <= INLINE_ENTRIES_MAX;
-        let select = Select::union_arms(if down { TERM_DOWN } else { TERM_UP }, arms);
-        let mut numbers: Vec<i64> = self.select_rows(&select, inline).await?;
-        let entries = numbers.len();
-        numbers.sort_unstable();
-        if down {
-            numbers.reverse();
-        }
-        numbers.dedup();
-        numbers.truncate(rows);
-        Ok((numbers.into_iter().map(TicketSortKey::from_number).collect(), entries))
+    /// Tickets with any of these terms, in the order of numbers: `rows` of each term are read.
+    pub async fn walk_terms(&self, terms: &[String], at: Option<TicketSortKey>, rows: usize) -> Result<PostingStep> {
+        let after = at.map(|key| key.number);
+        POSTINGS.walk_terms(self.db, terms, self.order.direction(), after, self.above_number, rows).await
     }
 
     /// Examines these tickets and returns the matching ones with their current sort keys.
     pub async fn filter_keys(&mut self, keys: &[TicketSortKey], order: TicketOrder) -> Result<Vec<TicketSortKey>> {
         self.rows_examined += keys.len();
         let inline = self.rows_examined <= INLINE_ROWS;
-        let rows: Vec<TicketSummaryRow> = self.select_rows(&self.summary_select(keys, order), inline).await?;
+        let rows: Vec<TicketSummaryRow> = self.db.select_or_scan(&self.summary_select(keys, order), inline).await?;
         let matches = rows.iter().filter(|row| row.matches_filter(self.filter));
         let changed = |row: &TicketSummaryRow| Tick { at: row.updated_at, sequence: row.sequence };
         Ok(matches.map(|row| order.sort_key(row.number, changed(row), row.priority, row.due_at)).collect())
@@ -299,18 +231,16 @@ impl TicketSearch<'_> {
     }
 
     /// The current tickets of a page. A ticket that has changed and no longer matches is left out.
-    pub async fn load_tickets(&self, keys: &[TicketSortKey]) -> Result<Vec<Ticket>> {
+    pub async fn load_tickets(&self, keys: &[TicketSortKey]) -> Result<Vec<(TicketSortKey, Ticket)>> {
         let select =
             Select::new(TicketColumns::SELECT).where_in("number", keys.iter().map(|key| key.number)).limit(keys.len());
         let rows: Vec<StoredTicket> = self.db.select(&select).await?;
         let now = self.db.env().now();
-        let mut stored: HashMap<i64, StoredTicket> = rows.into_iter().map(|row| (row.number(), row)).collect();
-        let found = keys.iter().filter_map(|key| {
-            let row = stored.remove(&key.number)?;
-            let moved = self.order.follows_updates() && self.order.sort_key_of(&row) != *key;
-            (!moved && self.filter.matches_ticket(&row.ticket)).then(|| row.into_ticket_at(now))
+        let found = pair_rows(keys, |key| key.number, rows, StoredTicket::number).filter(|(key, row)| {
+            let moved = self.order.follows_updates() && self.order.sort_key_of(row) != **key;
+            !moved && self.filter.matches_ticket(&row.ticket)
         });
-        Ok(found.collect())
+        Ok(found.map(|(key, row)| (*key, row.into_ticket_at(now))).collect())
     }
 }
 
@@ -335,21 +265,7 @@ fn index_arms(by: SortBy, among: &IndexScope, rows: usize, walk: &dyn Fn() -> Se
     let IndexScope::Owners(TicketOwners { column, ids, .. }) = among else {
         return vec![if matches!(among, IndexScope::Live) { along().append_sql(LIVE, []) } else { along() }];
     };
-    // Compared twice, so that PostgreSQL does not rate the index of the whole tenant as equally good.
-    let of = |id: &str| along().where_compare(column, Compare::Equal, id).where_compare(column, Compare::AtLeast, id);
-    let mut arms: Vec<Select> = ids.iter().flatten().map(|id| of(id)).collect();
-    if !arms.is_empty() {
-        // Arms that find nothing pad to a power of two, so that there are few distinct statements.
-        arms.resize_with(arms.len().next_power_of_two(), || of(""));
-    }
-    if ids.contains(&None) {
-        arms.push(along().where_null(column).lead_order_by(column));
-    }
-    arms
-}
-
-fn sort_direction(order: TicketOrder) -> SortDirection {
-    if order.descending { SortDirection::Descending } else { SortDirection::Ascending }
+    along().split_by(column, ids)
 }
 
 /// Selects along the index of an order, from its start or after a position.
@@ -376,31 +292,23 @@ fn walk_select(order: TicketOrder, at: Option<TicketSortKey>, since: Option<i64>
         None => {}
     }
     select
-        .seek_after(fields, sort_direction(order), seek_position.into_iter().map(Value::Int).collect())
-        .order_by(fields, sort_direction(order))
+        .seek_after(fields, order.direction(), seek_position.into_iter().map(Value::Int).collect())
+        .order_by(fields, order.direction())
 }
 
 /// Selects tickets without a due date, in the order of numbers.
 fn undated_walk_select(order: TicketOrder, live: bool, at: Option<TicketSortKey>, rows: usize) -> Select {
     let edge = if order.descending { i64::MAX } else { i64::MIN };
     let number = Value::Int(at.map_or(edge, |key| key.number));
-    let select = Select::new(DATES).where_null("due_at").seek_after(&["number"], sort_direction(order), vec![number]);
+    let select = Select::new(DATES).where_null("due_at").seek_after(&["number"], order.direction(), vec![number]);
     let select = if live { select.append_sql(LIVE, []) } else { select };
     let among = if live { IndexScope::Live } else { IndexScope::All };
     let select = index_name(SortBy::DueAt, &among).into_iter().fold(select, Select::use_index);
-    select.order_by(&["number"], sort_direction(order)).lead_order_by("due_at").limit(rows)
+    select.order_by(&["number"], order.direction()).lead_order_by("due_at").limit(rows)
 }
 
 fn to_limit(rows: usize) -> Result<i64> {
     i64::try_from(rows).map_err(Error::internal)
-}
-
-/// One arm for each term. Arms that find nothing pad to a power of two, so that there are few distinct statements.
-fn term_arms(terms: &[String], above: i64, below: i64, rows: usize) -> Vec<Vec<Value>> {
-    let arm = |term: &str| -> Vec<Value> { vec![term.into(), above.into(), below.into(), Value::Int(rows as i64)] };
-    let mut arms: Vec<Vec<Value>> = terms.iter().map(|term| arm(term)).collect();
-    arms.resize(terms.len().next_power_of_two(), arm(""));
-    arms
 }
 
 /// Every walk with its index, for the test that checks the query plans of both engines.
@@ -429,9 +337,4 @@ pub fn all_walks() -> Vec<(Option<&'static str>, Select)> {
         }
     }
     all
-}
-
-/// An exclusive upper bound of all texts with this prefix.
-fn prefix_end(start: &str) -> String {
-    format!("{start}{}", char::MAX)
 }

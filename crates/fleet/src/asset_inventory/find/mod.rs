@@ -5,9 +5,9 @@ pub mod store;
 
 use std::collections::BTreeSet;
 
-use feature_kit::{IdOrNone, Q_CHARS_MAX, split_words};
+use feature_kit::{IdOrNone, Q_CHARS_MAX, is_word_prefix, split_words};
 use kernel::base::{Timestamp, Word};
-use kernel::store::{CursorKey, Value};
+use kernel::store::{ChangeKey, ListKey};
 use people::organizations::OrganizationId;
 
 use crate::devices::{
@@ -102,7 +102,7 @@ impl Filter {
     fn matches_words(&self, device: &Device) -> bool {
         let fields = if self.words.is_empty() { Vec::new() } else { searchable_words(device) };
         let mac = device.primary_mac.as_deref().and_then(compact_mac);
-        self.words.iter().all(|word| is_word_prefix(word, &fields, mac.as_deref()))
+        self.words.iter().all(|word| matches_word(word, &fields, mac.as_deref()))
     }
 
     /// The sets that contain every match, those first that are likely to be small.
@@ -136,22 +136,14 @@ impl Filter {
     }
 }
 
-/// Whether a word of `q` is a prefix in these fields: of a word, of consecutive words such as `web-01` or `192.168.`, or of
-/// a hardware address in any notation. A whole hardware address matches nothing else: its parts are on too many devices to
-/// be searched one by one.
-fn is_word_prefix(word: &str, fields: &[Vec<String>], mac: Option<&str>) -> bool {
+/// Whether a word of `q` is a prefix in these fields, or of a hardware address in any notation. A whole hardware address
+/// matches nothing else: its parts are on too many devices to be searched one by one.
+fn matches_word(word: &str, fields: &[Vec<String>], mac: Option<&str>) -> bool {
     if let Some(address) = parse_whole_mac(word) {
         return mac == Some(address.as_str()) || fields.iter().flatten().any(|known| known.starts_with(&address));
     }
-    let parts: Vec<String> = split_words(word).collect();
-    let Some((last, before)) = parts.split_last() else { return false };
-    let in_a_row = |field: &Vec<String>| {
-        field
-            .windows(parts.len())
-            .any(|some| some.split_last().is_some_and(|(end, start)| start == before && end.starts_with(last.as_str())))
-    };
     let of_mac = compact_mac(word).zip(mac).is_some_and(|(digits, mac)| mac.starts_with(&digits));
-    of_mac || fields.iter().any(in_a_row)
+    of_mac || is_word_prefix(word, fields)
 }
 
 /// The set of devices that a word may match: by the longest of its parts, of which all but the last are whole words, or by
@@ -187,35 +179,11 @@ fn parse_whole_mac(word: &str) -> Option<String> {
     compact_mac(word).filter(|digits| is_written && digits.len() == 12)
 }
 
-/// The sort key of a list: the device's number; in the order of changes preceded by the time and sequence of the change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DeviceSortKey {
-    /// Time and sequence; `None` in the order of numbers.
-    pub changed: Option<(i64, i64)>,
-    pub number: i64,
-}
+/// A position in the list: by the device's number, or by its last change.
+pub type DeviceSortKey = ListKey<i64, i64>;
 
-impl DeviceSortKey {
-    pub fn for_change(stored: &StoredDevice) -> Self {
-        DeviceSortKey { changed: Some((stored.device.updated_at.as_millis(), stored.sequence)), number: stored.number }
-    }
-}
-
-impl CursorKey for DeviceSortKey {
-    fn to_position(self) -> Vec<Value> {
-        let changed = self.changed.map(|(at, sequence)| [at.into(), sequence.into()]);
-        changed.into_iter().flatten().chain([self.number.into()]).collect()
-    }
-
-    fn from_position(position: &[Value]) -> Option<Self> {
-        match position {
-            [Value::Int(number)] => Some(DeviceSortKey { changed: None, number: *number }),
-            [Value::Int(at), Value::Int(sequence), Value::Int(number)] => {
-                Some(DeviceSortKey { changed: Some((*at, *sequence)), number: *number })
-            }
-            _ => None,
-        }
-    }
+pub fn change_key(stored: &StoredDevice) -> ChangeKey<i64> {
+    ChangeKey { at: stored.device.updated_at, sequence: stored.sequence, key: stored.number }
 }
 
 #[cfg(test)]
@@ -226,7 +194,7 @@ mod tests {
     fn a_word_is_found_by_its_beginning_and_an_address_in_any_notation() {
         let fields = ["web-01.example", "192.168.7.10", "02:fc:00:00:00:01", "10001X", "1921"];
         let known: Vec<Vec<String>> = fields.iter().map(|field| split_words(field).collect()).collect();
-        let found = |word: &str| is_word_prefix(word, &known, Some("02fc00000001"));
+        let found = |word: &str| matches_word(word, &known, Some("02fc00000001"));
         for word in
             ["web-01", "WEB", "exam", "192.168", "192.168.7.1", "02-FC-00", "02fc.0000", "02:fc", "01.ex", "02fc"]
         {
@@ -244,16 +212,16 @@ mod tests {
         let known = |field: &str| vec![split_words(field).collect::<Vec<String>>()];
         for word in ["02:fc:00:00:0a:01", "02-FC-00-00-0A-01", "02fc.0000.0a01", "02fc00-000a01", "02FC00000A01"] {
             assert_eq!(parse_whole_mac(word).as_deref(), Some("02fc00000a01"), "{word}");
-            assert!(is_word_prefix(word, &[], Some("02fc00000a01")), "{word}");
-            assert!(is_word_prefix(word, &known("02fc00000a01"), None), "{word}, which may be a serial number as well");
-            assert!(!is_word_prefix(word, &known("x-02-fc-00-00-0a-01"), None), "{word}");
+            assert!(matches_word(word, &[], Some("02fc00000a01")), "{word}");
+            assert!(matches_word(word, &known("02fc00000a01"), None), "{word}, which may be a serial number as well");
+            assert!(!matches_word(word, &known("x-02-fc-00-00-0a-01"), None), "{word}");
         }
         for word in
             ["192.168.100.100", "fe80::1234:5678", "02:fc:00:00:0a", "1234-5678-9012", "02:fc:00:00:0a:01:02", "web01"]
         {
             assert_eq!(parse_whole_mac(word), None, "{word}");
         }
-        assert!(is_word_prefix("192.168.100.100", &known("192.168.100.100"), None));
+        assert!(matches_word("192.168.100.100", &known("192.168.100.100"), None));
     }
 
     /// The index must find every device that the filter accepts.
@@ -290,7 +258,7 @@ mod tests {
             let mac = compact_mac(field).filter(|mac| mac.len() == 12);
             let own: Vec<String> = split_words(field).collect();
             let known: Vec<Vec<String>> = [own].into_iter().chain(mac.clone().map(|mac| vec![mac])).collect();
-            for word in words.iter().filter(|word| is_word_prefix(word, &known, mac.as_deref())) {
+            for word in words.iter().filter(|word| matches_word(word, &known, mac.as_deref())) {
                 let (whole, starts) = match candidate_set_for_word(word) {
                     DeviceSet::Prefixes { whole, starts } => (whole, starts),
                     DeviceSet::Terms(whole) | DeviceSet::Software(whole) => (whole, Vec::new()),

@@ -1,40 +1,15 @@
-//! The filter of the organization list, and positions in its two orders.
+//! The filter of the organization list.
 
 pub mod store;
 
-use feature_kit::split_words;
+use feature_kit::{is_word_prefix, split_words};
 use kernel::base::Timestamp;
-use kernel::store::{CursorKey, Value};
+use kernel::store::ListKey;
 
 use super::{Organization, OrganizationId};
 
-/// A position in the order of creation.
-pub type OrganizationCreationKey = (Timestamp, OrganizationId);
-
-/// A position in the order of changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OrganizationChangeKey {
-    pub at: Timestamp,
-    pub sequence: i64,
-    pub id: OrganizationId,
-}
-
-impl CursorKey for OrganizationChangeKey {
-    fn to_position(self) -> Vec<Value> {
-        vec![self.at.into(), self.sequence.into(), self.id.into()]
-    }
-
-    fn from_position(position: &[Value]) -> Option<Self> {
-        match position {
-            [Value::Int(at), Value::Int(sequence), Value::Text(id)] => Some(OrganizationChangeKey {
-                at: Timestamp::from_millis(*at),
-                sequence: *sequence,
-                id: id.parse().ok()?,
-            }),
-            _ => None,
-        }
-    }
-}
+/// A position in the list.
+pub type OrganizationListKey = ListKey<(Timestamp, OrganizationId), OrganizationId>;
 
 /// Which organizations to list; `None` matches all.
 #[derive(Clone, Debug, Default)]
@@ -73,18 +48,8 @@ impl Filter {
         }
         let texts = [name, slug].into_iter().chain(external_id).chain(domains.iter().map(String::as_str));
         let words_of_texts: Vec<Vec<String>> = texts.map(|text| split_words(text).collect()).collect();
-        self.words.iter().all(|word| is_prefix_match(word, &words_of_texts))
+        self.words.iter().all(|word| is_word_prefix(word, &words_of_texts))
     }
-}
-
-/// Whether a word of `q` is a prefix of a word in any text, or of consecutive words, such as `globex.ex`.
-fn is_prefix_match(word: &str, words_of_texts: &[Vec<String>]) -> bool {
-    let parts: Vec<String> = split_words(word).collect();
-    let Some((last, before)) = parts.split_last() else { return false };
-    let in_a_row = |some: &[String]| {
-        some.split_last().is_some_and(|(end, start)| start == before && end.starts_with(last.as_str()))
-    };
-    words_of_texts.iter().any(|text| text.windows(parts.len()).any(in_a_row))
 }
 
 #[cfg(test)]

@@ -1,69 +1,40 @@
 //! SQL of the organization lists. The columns that filters need are read along an index first, then the records of the page.
 
-use std::collections::HashMap;
-
 use kernel::args;
 use kernel::base::{Error, RecordId, Result, Timestamp};
-use kernel::http::PageBytes;
-use kernel::store::delta::{self, Delta};
-use kernel::store::{ArmSql, CursorKey, Db, FromRow, IndexWalk, Row, Select, WalkRow};
+use kernel::http::{json_size, load_records};
+use kernel::store::delta::{ChangeWalk, Delta};
+use kernel::store::{ArmSql, ChangeKey, Db, FromRow, IndexWalk, ListKey, Row, RowBudget, Select, fill_page, pair_rows};
 
 use super::super::store::{FIND_BY_SLUG, FIND_EXTERNAL, OrganizationColumns, StoredOrganization};
 use super::super::{Organization, OrganizationId};
-use super::{Filter, OrganizationChangeKey, OrganizationCreationKey};
+use super::{Filter, OrganizationListKey};
 
-const BRIEFS: ArmSql =
-    ArmSql::new("created_at, id, name, slug, external_id, domains", "organizations", &["created_at", "id"]);
+/// The columns that filters need.
+const BRIEFS: ArmSql = ArmSql::new(BriefColumns::LIST, "organizations", &["created_at", "id"]);
+
+kernel::columns! {
+    struct BriefColumns { updated_at, sequence, id, created_at, name, slug, external_id, domains, archived }
+}
 
 kernel::statements! {
     BY_CREATION = kernel::arm!(BRIEFS.use_index("organizations_by_creation").where_equal(&["archived"]));
     /// The list adds the index and the order of changes.
-    CHANGES = "SELECT updated_at, sequence, id, name, slug, external_id, domains, archived FROM organizations WHERE tenant_id = $1";
+    CHANGES = kernel::sql!["SELECT ", BriefColumns::LIST, " FROM organizations WHERE tenant_id = $1"];
     /// The records of one part of a page; the list adds their ids.
     READ = OrganizationColumns::SELECT;
 }
 
-const BY_CHANGE: &str = "organizations_by_change";
-const DELTA: Delta = Delta { key: "id", tombstone: None };
+const DELTA: Delta = Delta { key: "id" };
 
-/// Rows that one request may examine, and rows of one step.
-const EXAMINED_ROWS_MAX: usize = 3_000;
-const STEP_MAX: usize = 500;
 /// Organizations that are read at once: the largest are tens of kilobytes.
 const READ_ROWS: usize = 50;
 
-/// The columns of an organization that filters need.
+/// A row of [`BriefColumns`].
 struct OrganizationSummaryRow {
-    creation_key: OrganizationCreationKey,
-    name: String,
-    slug: String,
-    external_id: Option<String>,
-    domains: Vec<String>,
-}
-
-impl FromRow for OrganizationSummaryRow {
-    fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(OrganizationSummaryRow {
-            creation_key: (row.get(0)?, row.get(1)?),
-            name: row.get(2)?,
-            slug: row.get(3)?,
-            external_id: row.get(4)?,
-            domains: domains_from_json(&row.get::<String>(5)?)?,
-        })
-    }
-}
-
-impl WalkRow for OrganizationSummaryRow {
-    type Key = OrganizationCreationKey;
-
-    fn sort_key(&self) -> OrganizationCreationKey {
-        self.creation_key
-    }
-}
-
-/// The columns that filters need, in the order of changes.
-struct OrganizationChangeRow {
-    change_key: OrganizationChangeKey,
+    id: OrganizationId,
+    created_at: Timestamp,
+    changed: ChangeKey<OrganizationId>,
     name: String,
     slug: String,
     external_id: Option<String>,
@@ -71,85 +42,107 @@ struct OrganizationChangeRow {
     archived: bool,
 }
 
-impl FromRow for OrganizationChangeRow {
+impl FromRow for OrganizationSummaryRow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(OrganizationChangeRow {
-            change_key: OrganizationChangeKey { at: row.get(0)?, sequence: row.get(1)?, id: row.get(2)? },
-            name: row.get(3)?,
-            slug: row.get(4)?,
-            external_id: row.get(5)?,
-            domains: domains_from_json(&row.get::<String>(6)?)?,
-            archived: row.get(7)?,
+        const AT: BriefColumns<usize> = BriefColumns::AT;
+        Ok(OrganizationSummaryRow {
+            id: row.get(AT.id)?,
+            created_at: row.get(AT.created_at)?,
+            changed: ChangeKey::from_row(row)?,
+            name: row.get(AT.name)?,
+            slug: row.get(AT.slug)?,
+            external_id: row.get(AT.external_id)?,
+            domains: serde_json::from_str(&row.get::<String>(AT.domains)?).map_err(Error::internal)?,
+            archived: row.get(AT.archived)?,
         })
     }
 }
 
-fn domains_from_json(text: &str) -> Result<Vec<String>> {
-    serde_json::from_str(text).map_err(Error::internal)
-}
-
-/// A page of organizations, newest first, and the key after which the next page starts.
+/// A page of organizations, and the key after which the next page starts.
 pub async fn list_organizations(
     db: &Db,
     filter: &Filter,
-    after: Option<OrganizationCreationKey>,
+    after: Option<OrganizationListKey>,
     limit: usize,
-) -> Result<(Vec<Organization>, Option<OrganizationCreationKey>)> {
+) -> Result<(Vec<Organization>, Option<OrganizationListKey>)> {
     if let Some(found) = find_unique(db, filter).await? {
         return Ok((found, None));
     }
-    let below = after.unwrap_or((Timestamp::from_millis(i64::MAX), OrganizationId::NONE));
+    let (rows, next) = match filter.updated_since {
+        Some(since) => list_changes(db, filter, since, after, limit).await?,
+        None => list_newest(db, filter, after, limit).await?,
+    };
+    load_records(
+        &rows,
+        next,
+        |_| READ_ROWS,
+        json_size,
+        |part| async move {
+            let select = Select::new(READ).where_in("id", part.iter().map(|row| row.id)).limit(part.len());
+            let stored: Vec<StoredOrganization> = db.select(&select).await?;
+            let pairs = pair_rows(part, |row| row.id, stored, |stored| stored.organization.id);
+            // An organization that has changed meanwhile may no longer match; in the order of changes it comes later.
+            let still_listed = |row: &OrganizationSummaryRow, stored: &StoredOrganization| match filter.updated_since {
+                Some(_) => stored.change_key() == row.changed,
+                None => filter.matches_organization(&stored.organization),
+            };
+            let pairs = pairs.filter(|(row, stored)| still_listed(row, stored));
+            Ok(pairs.map(|(row, stored)| (row.list_key(filter), stored.organization)).collect())
+        },
+    )
+    .await
+}
+
+type SummaryPage = (Vec<OrganizationSummaryRow>, Option<OrganizationListKey>);
+
+async fn list_newest(
+    db: &Db,
+    filter: &Filter,
+    after: Option<OrganizationListKey>,
+    limit: usize,
+) -> Result<SummaryPage> {
+    let below = after.and_then(ListKey::newest);
+    let below = below.unwrap_or((Timestamp::from_millis(i64::MAX), OrganizationId::NONE));
     let least = (Timestamp::from_millis(0), OrganizationId::NONE);
     let archived = filter.effective_archived().unwrap_or(false);
     let walk = IndexWalk::new(BY_CREATION, vec![vec![archived.into()]], least..below, filter.words.is_empty());
-    let matches_words = |brief: &OrganizationSummaryRow| {
-        filter.has_words(&brief.name, &brief.slug, brief.external_id.as_deref(), &brief.domains)
-    };
-    let (rows, next) = walk.load_page(db, limit, matches_words).await?;
-    let positions: Vec<(OrganizationCreationKey, OrganizationId)> =
-        rows.iter().map(|brief| (brief.creation_key, brief.creation_key.1)).collect();
-    load_page(db, &positions, next, |stored, _| filter.matches_organization(&stored.organization)).await
+    let creation = |row: &OrganizationSummaryRow| (row.created_at, row.id);
+    let (rows, next) = walk.load_page(db, limit, creation, |row| row.matches_filter(filter)).await?;
+    Ok((rows, next.map(ListKey::Newest)))
 }
 
-/// A page of changed organizations in the order of changes, and the key after which the next page starts.
-pub async fn list_changes(
+/// Changed organizations in the order of changes.
+async fn list_changes(
     db: &Db,
     filter: &Filter,
     since: Timestamp,
-    after: Option<OrganizationChangeKey>,
+    after: Option<OrganizationListKey>,
     limit: usize,
-) -> Result<(Vec<Organization>, Option<OrganizationChangeKey>)> {
-    if let Some(found) = find_unique(db, filter).await? {
-        return Ok((found, None));
-    }
-    let until = db.last_tick().await?;
-    let (mut position, mut found, mut step, mut rows_examined) = (after, Vec::new(), limit + 1, 0);
-    let end = loop {
-        let from = position
-            .map_or(delta::DeltaStart::Since(since), |position| delta::DeltaStart::Behind(position.to_position()));
-        let select = DELTA.select_changes(Select::new(CHANGES).use_index(BY_CHANGE), from, until).limit(step);
-        let rows: Vec<OrganizationChangeRow> = db.select(&select).await?;
-        rows_examined += rows.len();
-        let end = rows.last().filter(|_| rows.len() == step).map(|row| row.change_key);
-        found.extend(
-            rows.iter().filter(|row| matches_filter(filter, row)).map(|row| (row.change_key, row.change_key.id)),
-        );
-        if end.is_none() || found.len() > limit || rows_examined >= EXAMINED_ROWS_MAX {
-            break end;
-        }
-        position = end;
-        step = (2 * step).min(STEP_MAX);
-    };
-    let more = found.len() > limit;
-    found.truncate(limit);
-    let next = if more { found.last().map(|(changed, _)| *changed) } else { end };
-    // An organization that has changed again comes later in the order.
-    load_page(db, &found, next, |stored, changed| stored.change_key() == changed).await
+) -> Result<SummaryPage> {
+    let select = Select::new(CHANGES).use_index("organizations_by_change");
+    let walk = &ChangeWalk { delta: DELTA, select, since, until: db.last_tick().await?, among: None };
+    let start = (after.and_then(ListKey::change), limit, limit + 1);
+    let changed = |row: &OrganizationSummaryRow| row.changed;
+    let (rows, next) = fill_page(&mut RowBudget::default(), start, changed, |after, rows| async move {
+        let step = walk.read_step(db, after, rows, changed).await?;
+        Ok(step.retain_matches(|row| row.matches_filter(filter)))
+    })
+    .await?;
+    Ok((rows, next.map(ListKey::Change)))
 }
 
-fn matches_filter(filter: &Filter, row: &OrganizationChangeRow) -> bool {
-    filter.effective_archived().is_none_or(|archived| archived == row.archived)
-        && filter.has_words(&row.name, &row.slug, row.external_id.as_deref(), &row.domains)
+impl OrganizationSummaryRow {
+    fn matches_filter(&self, filter: &Filter) -> bool {
+        filter.effective_archived().is_none_or(|archived| archived == self.archived)
+            && filter.has_words(&self.name, &self.slug, self.external_id.as_deref(), &self.domains)
+    }
+
+    fn list_key(&self, filter: &Filter) -> OrganizationListKey {
+        match filter.updated_since {
+            Some(_) => ListKey::Change(self.changed),
+            None => ListKey::Newest((self.created_at, self.id)),
+        }
+    }
 }
 
 /// The organization with the slug or external id of the filter, if it matches; `None` if the filter has neither.
@@ -163,30 +156,4 @@ async fn find_unique(db: &Db, filter: &Filter) -> Result<Option<Vec<Organization
     Ok(Some(
         found.map(|stored| stored.organization).filter(|one| filter.matches_organization(one)).into_iter().collect(),
     ))
-}
-
-/// The organizations at these positions until the page is full, and the key after which the next page starts. A record that
-/// was deleted or has changed meanwhile is left out.
-async fn load_page<K: Copy>(
-    db: &Db,
-    positions: &[(K, OrganizationId)],
-    next: Option<K>,
-    is_still: impl Fn(&StoredOrganization, K) -> bool,
-) -> Result<(Vec<Organization>, Option<K>)> {
-    let (mut all, mut bytes, mut last) = (Vec::new(), PageBytes::default(), None);
-    for part in positions.chunks(READ_ROWS) {
-        let select = Select::new(READ).where_in("id", part.iter().map(|(_, id)| *id)).limit(part.len());
-        let read: Vec<StoredOrganization> = db.select(&select).await?;
-        let mut read: HashMap<OrganizationId, StoredOrganization> =
-            read.into_iter().map(|stored| (stored.organization.id, stored)).collect();
-        for (position, id) in part {
-            let Some(stored) = read.remove(id).filter(|stored| is_still(stored, *position)) else { continue };
-            if !bytes.fits_record(&stored.organization)? {
-                return Ok((all, last));
-            }
-            all.push(stored.organization);
-            last = Some(*position);
-        }
-    }
-    Ok((all, next))
 }

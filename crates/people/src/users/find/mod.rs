@@ -1,13 +1,12 @@
-//! The filter of the user list, and positions in its two orders.
+//! The filter of the user list.
 
 pub mod store;
 
-use feature_kit::split_words;
+use feature_kit::{is_word_prefix, split_words};
 use kernel::auth::Role;
 use kernel::base::{Timestamp, UserId};
-use kernel::store::{CursorKey, Value};
+use kernel::store::ListKey;
 
-use super::store::StoredUser;
 use super::{User, UserStatus};
 
 /// Which users to list; `None` matches all.
@@ -45,57 +44,12 @@ impl Filter {
             return true;
         }
         let fields: [Vec<String>; 2] = [&user.name, &user.email].map(|text| split_words(text).collect());
-        self.words.iter().all(|word| is_prefix_match(word, &fields))
+        self.words.iter().all(|word| is_word_prefix(word, &fields))
     }
 }
 
-/// Whether a word of `q` is a prefix of a word in these fields, or of consecutive words, such as `ann@acme`.
-fn is_prefix_match(word: &str, fields: &[Vec<String>]) -> bool {
-    let parts: Vec<String> = split_words(word).collect();
-    let Some((last, before)) = parts.split_last() else { return false };
-    let in_a_row = |field: &Vec<String>| {
-        field
-            .windows(parts.len())
-            .any(|some| some.split_last().is_some_and(|(end, start)| start == before && end.starts_with(last.as_str())))
-    };
-    fields.iter().any(in_a_row)
-}
-
-/// A position in a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UserListKey {
-    /// Newest first: when the user was created.
-    Created(Timestamp, UserId),
-    /// In the order of changes: the time and sequence of the last write.
-    Changed(Timestamp, i64, UserId),
-}
-
-impl UserListKey {
-    fn from_change(stored: &StoredUser) -> Self {
-        UserListKey::Changed(stored.user.updated_at, stored.sequence, stored.user.id)
-    }
-}
-
-impl CursorKey for UserListKey {
-    fn to_position(self) -> Vec<Value> {
-        match self {
-            UserListKey::Created(at, id) => vec![at.into(), id.into()],
-            UserListKey::Changed(at, sequence, id) => vec![at.into(), sequence.into(), id.into()],
-        }
-    }
-
-    fn from_position(position: &[Value]) -> Option<Self> {
-        match position {
-            [Value::Int(at), Value::Text(id)] => {
-                Some(UserListKey::Created(Timestamp::from_millis(*at), id.parse().ok()?))
-            }
-            [Value::Int(at), Value::Int(sequence), Value::Text(id)] => {
-                Some(UserListKey::Changed(Timestamp::from_millis(*at), *sequence, id.parse().ok()?))
-            }
-            _ => None,
-        }
-    }
-}
+/// A position in the list.
+pub type UserListKey = ListKey<(Timestamp, UserId), UserId>;
 
 #[cfg(test)]
 mod tests {
@@ -106,10 +60,10 @@ mod tests {
         let fields = ["Ann-Marie O'Neill", "amo@mail.acme.test"];
         let words: [Vec<String>; 2] = fields.map(|text| split_words(text).collect());
         for word in ["ann", "MARIE", "ann-ma", "o'n", "neill", "amo", "amo@mail", "mail.ac", "test"] {
-            assert!(is_prefix_match(word, &words), "{word}");
+            assert!(is_word_prefix(word, &words), "{word}");
         }
         for word in ["nn", "marie-ann", "amo@acme", "anna", "-"] {
-            assert!(!is_prefix_match(word, &words), "{word}");
+            assert!(!is_word_prefix(word, &words), "{word}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! SQL of the user lists.
 
 use kernel::base::{RecordId, Result, Timestamp, UserId};
-use kernel::store::delta::{Delta, DeltaStart};
-use kernel::store::{ArmSql, CursorKey, Db, IndexWalk, Select, WalkRow};
+use kernel::store::delta::{ChangeWalk, Delta};
+use kernel::store::{ArmSql, ChangeKey, Db, IndexWalk, ListKey, RowBudget, Select, fill_page};
 
 use super::super::User;
 use super::super::store::{FIND_BY_EMAIL, FULL, StoredUser, UserColumns, with_identities};
@@ -12,14 +12,6 @@ const USERS: ArmSql = ArmSql::new(UserColumns::LIST, "users", &["created_at", "i
 
 kernel::statements! {
     BY_CREATION = kernel::arm!(USERS.use_index("users_by_creation"));
-}
-
-impl WalkRow for StoredUser {
-    type Key = (Timestamp, UserId);
-
-    fn sort_key(&self) -> Self::Key {
-        (self.user.created_at, self.user.id)
-    }
 }
 
 /// A page of matching users, and the key after which the next page starts.
@@ -43,22 +35,13 @@ pub async fn list_users(
 type UserRowPage = (Vec<StoredUser>, Option<UserListKey>);
 
 async fn list_newest(db: &Db, filter: &Filter, after: Option<UserListKey>, limit: usize) -> Result<UserRowPage> {
-    let below = match after {
-        Some(UserListKey::Created(at, id)) => (at, id),
-        _ => (Timestamp::from_millis(i64::MAX), UserId::NONE),
-    };
+    let below = after.and_then(ListKey::newest).unwrap_or((Timestamp::from_millis(i64::MAX), UserId::NONE));
     let least = (Timestamp::from_millis(0), UserId::NONE);
     let walk = IndexWalk::new(BY_CREATION, vec![Vec::new()], least..below, filter.is_all());
-    let (found, next) = walk.load_page(db, limit, |stored: &StoredUser| filter.matches_user(&stored.user)).await?;
-    Ok((found, next.map(|(at, id)| UserListKey::Created(at, id))))
+    let creation = |stored: &StoredUser| (stored.user.created_at, stored.user.id);
+    let (found, next) = walk.load_page(db, limit, creation, |stored| filter.matches_user(&stored.user)).await?;
+    Ok((found, next.map(ListKey::Newest)))
 }
-
-const DELTA: Delta = Delta { key: "id", tombstone: None };
-
-/// Rows that one request may examine.
-const EXAMINED_ROWS_MAX: usize = 3_000;
-/// Rows of one step.
-const STEP_MAX: usize = 500;
 
 /// Changed users in the order of changes.
 async fn list_changes(
@@ -68,22 +51,17 @@ async fn list_changes(
     after: Option<UserListKey>,
     limit: usize,
 ) -> Result<UserRowPage> {
-    let until = db.last_tick().await?;
-    let (mut position, mut found, mut rows_examined, mut step) = (after, Vec::new(), 0, limit + 1);
-    loop {
-        let from = position.map_or(DeltaStart::Since(since), |position| DeltaStart::Behind(position.to_position()));
-        let select = DELTA.select_changes(Select::new(FULL).use_index("users_by_change"), from, until).limit(step);
-        let rows: Vec<StoredUser> = db.select(&select).await?;
-        rows_examined += rows.len();
-        let end = rows.last().filter(|_| rows.len() == step).map(UserListKey::from_change);
-        found.extend(rows.into_iter().filter(|stored| filter.matches_user(&stored.user)));
-        if end.is_none() || found.len() > limit || rows_examined >= EXAMINED_ROWS_MAX {
-            let more = found.len() > limit;
-            found.truncate(limit);
-            let next = if more { found.last().map(UserListKey::from_change) } else { end };
-            return Ok((found, next));
-        }
-        position = end;
-        step = (2 * step).min(STEP_MAX);
-    }
+    let select = Select::new(FULL).use_index("users_by_change");
+    let walk = &ChangeWalk { delta: Delta { key: "id" }, select, since, until: db.last_tick().await?, among: None };
+    let start = (after.and_then(ListKey::change), limit, limit + 1);
+    let (found, next) = fill_page(&mut RowBudget::default(), start, change_key, |after, rows| async move {
+        let step = walk.read_step(db, after, rows, change_key).await?;
+        Ok(step.retain_matches(|stored| filter.matches_user(&stored.user)))
+    })
+    .await?;
+    Ok((found, next.map(ListKey::Change)))
+}
+
+fn change_key(stored: &StoredUser) -> ChangeKey<UserId> {
+    ChangeKey { at: stored.user.updated_at, sequence: stored.sequence, key: stored.user.id }
 }

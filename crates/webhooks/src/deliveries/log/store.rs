@@ -2,12 +2,10 @@
 //!
 //! A tenant has few endpoints, so a filter by kind or status over all endpoints becomes one arm of the walk per endpoint.
 
-use std::collections::HashMap;
-
 use kernel::args;
 use kernel::base::{EventId, Result, Timestamp, Word};
-use kernel::http::{PAGE_BYTES_MAX, PageBytes};
-use kernel::store::{ARMS_MAX, Arm, ArmSql, Db, FromRow, IndexWalk, Row, Select, Value, WalkRow};
+use kernel::http::{PAGE_BYTES_MAX, json_size, load_records};
+use kernel::store::{ARMS_MAX, Arm, ArmSql, Db, FromRow, IndexWalk, Row, Select, Value, pair_rows};
 
 use super::super::super::WebhookId;
 use super::super::store::{ATTEMPTS_SHOWN, LIST, StoredDelivery, attach_attempts, delivery_id_bound};
@@ -62,14 +60,6 @@ impl FromRow for DeliveryFilterRow {
     }
 }
 
-impl WalkRow for DeliveryFilterRow {
-    type Key = DeliveryId;
-
-    fn sort_key(&self) -> DeliveryId {
-        self.id
-    }
-}
-
 /// A page of deliveries, newest first (ids order by time), and where the next page starts.
 pub async fn list_deliveries(
     db: &Db,
@@ -78,21 +68,13 @@ pub async fn list_deliveries(
     limit: usize,
 ) -> Result<(Vec<Delivery>, Option<DeliveryId>)> {
     let walk = filter.plan_walk(db, after).await?;
-    let (rows, next) = walk.load_page(db, limit, |row: &DeliveryFilterRow| filter.matches_row(row)).await?;
-    let mut left: &[DeliveryFilterRow] = &rows;
-    let (mut deliveries, mut bytes, mut shown) = (Vec::new(), PageBytes::default(), after);
-    while !left.is_empty() {
-        let (part, rest) = left.split_at(count_readable(left));
-        left = rest;
-        for delivery in read_deliveries(db, part).await?.into_iter().filter(|delivery| filter.still_matches(delivery)) {
-            if !bytes.fits_record(&delivery)? {
-                return Ok((deliveries, shown));
-            }
-            shown = Some(delivery.id);
-            deliveries.push(delivery);
-        }
-    }
-    Ok((deliveries, next))
+    let (rows, next) =
+        walk.load_page(db, limit, |row: &DeliveryFilterRow| row.id, |row| filter.matches_row(row)).await?;
+    load_records(&rows, next, count_readable, json_size, |part| async move {
+        let deliveries = read_deliveries(db, part).await?.into_iter();
+        Ok(deliveries.filter(|one| filter.still_matches(one)).map(|one| (one.id, one)).collect())
+    })
+    .await
 }
 
 /// How many of these rows to read at once: as many as fit on a page with the longest response bodies, and at least one.
@@ -110,9 +92,7 @@ async fn read_deliveries(db: &Db, rows: &[DeliveryFilterRow]) -> Result<Vec<Deli
     let select = Select::new(LIST).where_in("d.id", rows.iter().map(|row| row.id)).limit(rows.len());
     let stored: Vec<StoredDelivery> = db.select(&select).await?;
     let records = attach_attempts(db, stored).await?;
-    let mut records: HashMap<DeliveryId, Delivery> =
-        records.into_iter().map(|delivery| (delivery.id, delivery)).collect();
-    Ok(rows.iter().filter_map(|row| records.remove(&row.id)).collect())
+    Ok(pair_rows(rows, |row| row.id, records, |delivery| delivery.id).map(|(_, delivery)| delivery).collect())
 }
 
 impl Filter {

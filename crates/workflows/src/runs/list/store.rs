@@ -3,9 +3,9 @@
 use kernel::args;
 use kernel::base::Error;
 use kernel::base::{Result, Timestamp, Word};
-use kernel::http::PageBytes;
+use kernel::http::{json_size, load_records};
 use kernel::jobs::steps;
-use kernel::store::{ARMS_MAX, ArmSql, Db, FromRow, IndexWalk, Row, Select, Value, WalkRow};
+use kernel::store::{ARMS_MAX, ArmSql, Db, FromRow, IndexWalk, Row, Select, Value, pair_rows};
 
 use super::super::super::{Definition, RunDetail, RunId, Status, WORKFLOW_LANE, WorkflowId, WorkflowRun};
 use super::super::control::store::DEFINITION;
@@ -52,14 +52,6 @@ impl FromRow for RunSummary {
     }
 }
 
-impl WalkRow for RunSummary {
-    type Key = RunId;
-
-    fn sort_key(&self) -> RunId {
-        self.id
-    }
-}
-
 impl Filter {
     fn matches_run(&self, row: &RunSummary) -> bool {
         self.workflow_id.as_ref().is_none_or(|any| any.contains(&row.workflow_id))
@@ -94,26 +86,22 @@ pub async fn list_runs(
     after: Option<RunId>,
     limit: usize,
 ) -> Result<(Vec<WorkflowRun>, Option<RunId>)> {
-    let (rows, next) =
-        filter.build_walk(after).load_page(db, limit, |row: &RunSummary| filter.matches_run(row)).await?;
-    let (mut listed, mut bytes, mut shown) = (Vec::new(), PageBytes::default(), after);
-    for part in rows.chunks(READ_ROWS) {
-        let select = Select::new(LIST).where_in("id", part.iter().map(|row| row.id)).limit(part.len());
-        let mut runs: Vec<StoredRun> = db.select(&select).await?;
-        runs.sort_by_key(|run| std::cmp::Reverse(run.run.id));
-        // The status may have changed since the index was walked.
-        for run in runs.into_iter().map(|run| run.run) {
-            if !filter.status.as_ref().is_none_or(|any| any.contains(&run.status)) {
-                continue;
-            }
-            if !bytes.fits_record(&run)? {
-                return Ok((listed, shown));
-            }
-            shown = Some(run.id);
-            listed.push(run);
-        }
-    }
-    Ok((listed, next))
+    let matches = |row: &RunSummary| filter.matches_run(row);
+    let (rows, next) = filter.build_walk(after).load_page(db, limit, |row: &RunSummary| row.id, matches).await?;
+    load_records(
+        &rows,
+        next,
+        |_| READ_ROWS,
+        json_size,
+        |part| async move {
+            let select = Select::new(LIST).where_in("id", part.iter().map(|row| row.id)).limit(part.len());
+            let runs = pair_rows(part, |row| row.id, db.select(&select).await?, |stored: &StoredRun| stored.run.id);
+            // The status may have changed since the index was walked.
+            let still_matches = |run: &WorkflowRun| filter.status.as_ref().is_none_or(|any| any.contains(&run.status));
+            Ok(runs.map(|(row, stored)| (row.id, stored.run)).filter(|(_, run)| still_matches(run)).collect())
+        },
+    )
+    .await
 }
 
 /// One run with its steps.
