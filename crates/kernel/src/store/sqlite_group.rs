@@ -117,7 +117,9 @@ mod tests {
         let lite = sqlite::open_writer(&path, &StoreOptions::sqlite(&path)).unwrap();
         lite.connection.execute_batch("CREATE TABLE t (n INTEGER PRIMARY KEY) STRICT").unwrap();
         lite.begin_group().unwrap();
-        work(&lite, &rusqlite::Connection::open(&path).unwrap());
+        let other = rusqlite::Connection::open(&path).unwrap();
+        other.busy_timeout(std::time::Duration::ZERO).unwrap();
+        work(&lite, &other);
         drop(lite);
         std::fs::remove_dir_all(&folder).unwrap();
     }
