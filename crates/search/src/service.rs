@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 
 use kernel::base::{Error, Result};
 use kernel::store::{Db, TenantLimiter};
-use tokio::sync::Semaphore;
 
 use super::index::{IndexQuery, SearchResults, ServingIndex};
 
-/// How long a search waits for its permits.
+/// How long a search waits for its permit.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// An index that is further behind the store than this is not searched.
 const BEHIND_AFTER: Duration = Duration::from_secs(15);
@@ -23,8 +22,7 @@ struct ServiceShared {
     state: RwLock<IndexState>,
     started_at: Instant,
     /// Permits for concurrent searches: one for each processor, half of them for one tenant.
-    node_permits: Arc<Semaphore>,
-    tenant_permits: TenantLimiter,
+    permits: TenantLimiter,
     /// A search has failed, so the files may be damaged.
     has_failed_search: AtomicBool,
 }
@@ -42,8 +40,7 @@ impl Default for SearchService {
         SearchService(Arc::new(ServiceShared {
             state: RwLock::new(IndexState::Building),
             started_at: Instant::now(),
-            node_permits: Arc::new(Semaphore::new(processors)),
-            tenant_permits: TenantLimiter::new(processors / 2),
+            permits: TenantLimiter::with_total(processors, processors / 2),
             has_failed_search: AtomicBool::new(false),
         }))
     }
@@ -65,16 +62,11 @@ impl SearchService {
     pub async fn search(&self, db: &Db, query: IndexQuery) -> Result<Option<SearchResults>> {
         // Checked before waiting: a node without an index answers at once.
         self.get()?;
-        let permits = async {
-            let tenant_permit = self.0.tenant_permits.acquire_for(db, WAIT_MAX).await?;
-            Ok::<_, Error>((tenant_permit, self.0.node_permits.clone().acquire_owned().await.map_err(Error::internal)?))
-        };
-        let permits = tokio::time::timeout(WAIT_MAX, permits).await;
-        let permits = permits.map_err(|_| Error::unavailable("too many searches are waiting"))??;
+        let permit = self.0.permits.acquire_for(db, WAIT_MAX).await?;
         let serving = self.get()?;
         run_blocking(move || {
-            // The permits are held until the search ends, which continues when the caller disconnects.
-            let _permits = permits;
+            // The permit is held until the search ends, which continues when the caller disconnects.
+            let _permit = permit;
             serving.search(&query)
         })
         .await

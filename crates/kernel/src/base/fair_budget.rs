@@ -1,7 +1,9 @@
-//! A budget that payers share fairly: permits to do something, or bytes of memory.
+//! A budget that payers share fairly: permits to do something, or bytes of memory. Whatever of a node is shared by tenants,
+//! addresses or keys is shared by one of these.
 //!
 //! A payer may hold a part of what the others leave, so no number of greedy payers takes everything from the next one, and
-//! a payer that is alone has the most. Each payer has its own queue of waiters. Released units go to the payers in turn,
+//! a payer that is alone has the most; or a fixed number. Nothing is taken back: a payer that holds more than its limit gets
+//! no more. Each payer has its own queue of waiters. Released units go to the payers in turn,
 //! first to those that held nothing, as in fair queueing for sparse flows (RFC 8290).
 
 use std::collections::{HashMap, VecDeque};
@@ -22,6 +24,14 @@ pub struct BudgetLimits {
     pub floor: usize,
     /// A payer holds at most the shared units that the others leave, divided by this.
     pub divisor: usize,
+    /// A payer never holds more than this many units.
+    pub each: usize,
+}
+
+impl BudgetLimits {
+    /// The limits of a budget are those that it names; the others are taken from here.
+    pub const UNLIMITED: BudgetLimits =
+        BudgetLimits { shared: usize::MAX, reserve: 0, floor: 0, divisor: 1, each: usize::MAX };
 }
 
 /// The payer that units are charged to.
@@ -40,20 +50,20 @@ impl<K> From<K> for BudgetAccount<K> {
 }
 
 /// Cheap to clone; clones share one budget.
-pub struct FairBudget<K: Copy + Eq + Hash>(Arc<BudgetInner<K>>);
+pub struct FairBudget<K: Clone + Eq + Hash>(Arc<BudgetInner<K>>);
 
-impl<K: Copy + Eq + Hash> Clone for FairBudget<K> {
+impl<K: Clone + Eq + Hash> Clone for FairBudget<K> {
     fn clone(&self) -> Self {
         FairBudget(self.0.clone())
     }
 }
 
-struct BudgetInner<K: Copy + Eq + Hash> {
+struct BudgetInner<K: Clone + Eq + Hash> {
     limits: BudgetLimits,
     state: Mutex<BudgetState<K>>,
 }
 
-struct BudgetState<K: Copy + Eq + Hash> {
+struct BudgetState<K: Clone + Eq + Hash> {
     held: usize,
     /// Payers that hold or wait for units; the others take no memory.
     payers: HashMap<K, PayerState<K>>,
@@ -63,13 +73,13 @@ struct BudgetState<K: Copy + Eq + Hash> {
     waiters: u64,
 }
 
-struct PayerState<K: Copy + Eq + Hash> {
+struct PayerState<K: Clone + Eq + Hash> {
     held: usize,
     by_credential: Vec<(Arc<str>, usize)>,
     waiters: VecDeque<BudgetWaiter<K>>,
 }
 
-struct BudgetWaiter<K: Copy + Eq + Hash> {
+struct BudgetWaiter<K: Clone + Eq + Hash> {
     id: u64,
     account: BudgetAccount<K>,
     units: usize,
@@ -78,13 +88,13 @@ struct BudgetWaiter<K: Copy + Eq + Hash> {
 
 /// Units that are released when the permit is dropped.
 #[must_use]
-pub struct BudgetPermit<K: Copy + Eq + Hash> {
+pub struct BudgetPermit<K: Clone + Eq + Hash> {
     budget: FairBudget<K>,
     account: BudgetAccount<K>,
     units: usize,
 }
 
-impl<K: Copy + Eq + Hash> FairBudget<K> {
+impl<K: Clone + Eq + Hash> FairBudget<K> {
     pub fn new(limits: BudgetLimits) -> Self {
         let state = BudgetState {
             held: 0,
@@ -98,7 +108,17 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
 
     /// Acquires units without waiting.
     pub fn try_acquire(&self, account: BudgetAccount<K>, units: usize) -> Option<BudgetPermit<K>> {
-        self.try_take(&mut self.lock_state(), &account, units).then(|| self.make_permit(account, units))
+        self.try_acquire_beside(account, units, 0)
+    }
+
+    /// The same for a payer that holds `elsewhere` units of another budget, which count as well.
+    pub fn try_acquire_beside(
+        &self,
+        account: BudgetAccount<K>,
+        units: usize,
+        elsewhere: usize,
+    ) -> Option<BudgetPermit<K>> {
+        self.try_take(&mut self.lock_state(), &account, units, elsewhere).then(|| self.make_permit(account, units))
     }
 
     /// Waits up to `wait_max` for units. Waiters of one payer are served first come, first served.
@@ -122,18 +142,20 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
 
     fn acquire_or_enqueue(&self, account: BudgetAccount<K>, units: usize) -> Result<BudgetPermit<K>, Enqueued<'_, K>> {
         let mut state = self.lock_state();
-        if self.try_take(&mut state, &account, units) {
+        if self.try_take(&mut state, &account, units, 0) {
             drop(state);
             return Ok(self.make_permit(account, units));
         }
         let (granted, grant) = oneshot::channel();
-        let payer = account.payer;
+        let payer = account.payer.clone();
         let id = state.enqueue_waiter(account, units, granted);
         Err((QueuedWaiter { budget: self, payer, id }, grant))
     }
 
-    fn try_take(&self, state: &mut BudgetState<K>, account: &BudgetAccount<K>, units: usize) -> bool {
-        let fits = state.fits_now(&self.0.limits, account, units);
+    /// Charges the units if they fit and no earlier request of the same payer waits.
+    fn try_take(&self, state: &mut BudgetState<K>, account: &BudgetAccount<K>, units: usize, elsewhere: usize) -> bool {
+        let is_first = state.payers.get(&account.payer).is_none_or(|payer| payer.waiters.is_empty());
+        let fits = is_first && state.fits_limits(&self.0.limits, account, units, elsewhere);
         if fits {
             state.add_units(account, units);
         }
@@ -150,9 +172,24 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
     pub fn is_nearly_spent(&self, account: &BudgetAccount<K>) -> bool {
         let state = self.lock_state();
         let (held, of_credential) = state.held_by(account);
-        let limit = state.limit_of(&self.0.limits, held);
+        let limit = state.limit_of(&self.0.limits, held, 0);
         let is_spent = |held: usize, limit: usize| held > 0 && held >= limit - limit / 16;
         is_spent(held, limit) || is_spent(of_credential, limit / 2)
+    }
+
+    /// How many single units a payer could acquire now.
+    pub fn available_for(&self, payer: &K) -> usize {
+        let (limits, state) = (&self.0.limits, self.lock_state());
+        let held = state.payers.get(payer).map_or(0, |payer| payer.held);
+        let free = (limits.shared + limits.reserve).saturating_sub(state.held);
+        let own_part = state.limit_of(limits, held, 0).saturating_sub(held);
+        let own_floor = limits.floor.max(1).saturating_sub(held).min(free);
+        own_part.max(own_floor).min(limits.each.saturating_sub(held))
+    }
+
+    /// Whether at least half of the shared units are free.
+    pub fn is_half_free(&self) -> bool {
+        self.lock_state().held <= self.0.limits.shared / 2
     }
 
     /// The units that a payer holds.
@@ -184,7 +221,7 @@ impl<K: Copy + Eq + Hash> FairBudget<K> {
     }
 }
 
-impl<K: Copy + Eq + Hash> BudgetPermit<K> {
+impl<K: Clone + Eq + Hash> BudgetPermit<K> {
     /// Waits for more units of the same account. Returns false on timeout.
     pub async fn grow(&mut self, units: usize, wait_max: Duration) -> bool {
         let Some(mut more) = self.budget.acquire(self.account.clone(), units, wait_max).await else { return false };
@@ -193,7 +230,7 @@ impl<K: Copy + Eq + Hash> BudgetPermit<K> {
     }
 }
 
-impl<K: Copy + Eq + Hash> Drop for BudgetPermit<K> {
+impl<K: Clone + Eq + Hash> Drop for BudgetPermit<K> {
     fn drop(&mut self) {
         if self.units > 0 {
             self.budget.release_units(&self.account, self.units);
@@ -205,25 +242,25 @@ impl<K: Copy + Eq + Hash> Drop for BudgetPermit<K> {
 type Enqueued<'a, K> = (QueuedWaiter<'a, K>, oneshot::Receiver<BudgetPermit<K>>);
 
 /// Removes a waiter from its queue when dropped: after a grant, a timeout or cancellation.
-struct QueuedWaiter<'a, K: Copy + Eq + Hash> {
+struct QueuedWaiter<'a, K: Clone + Eq + Hash> {
     budget: &'a FairBudget<K>,
     payer: K,
     id: u64,
 }
 
-impl<K: Copy + Eq + Hash> Drop for QueuedWaiter<'_, K> {
+impl<K: Clone + Eq + Hash> Drop for QueuedWaiter<'_, K> {
     fn drop(&mut self) {
         let mut state = self.budget.lock_state();
         if let Some(payer) = state.payers.get_mut(&self.payer) {
             payer.waiters.retain(|waiter| waiter.id != self.id);
         }
-        state.forget_idle(self.payer);
+        state.forget_idle(&self.payer);
         // A smaller waiter behind it in the queue may fit now.
         self.budget.serve_waiters(state);
     }
 }
 
-impl<K: Copy + Eq + Hash> BudgetState<K> {
+impl<K: Clone + Eq + Hash> BudgetState<K> {
     /// The units held by the account's payer, and by its credential.
     fn held_by(&self, account: &BudgetAccount<K>) -> (usize, usize) {
         let Some(payer) = self.payers.get(&account.payer) else { return (0, 0) };
@@ -233,30 +270,28 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
         (payer.held, of_credential.unwrap_or(0))
     }
 
-    /// The limit of a payer that holds `held` units.
-    fn limit_of(&self, limits: &BudgetLimits, held: usize) -> usize {
-        limits.shared.saturating_sub(self.held - held) / limits.divisor
+    /// The limit of a payer that holds `held` units here and `elsewhere` units of another budget.
+    fn limit_of(&self, limits: &BudgetLimits, held: usize, elsewhere: usize) -> usize {
+        limits.shared.saturating_sub(self.held - held).saturating_add(elsewhere) / limits.divisor
     }
 
-    fn fits_limits(&self, limits: &BudgetLimits, account: &BudgetAccount<K>, units: usize) -> bool {
-        let (held, of_credential) = self.held_by(account);
+    fn fits_limits(&self, limits: &BudgetLimits, account: &BudgetAccount<K>, units: usize, elsewhere: usize) -> bool {
+        let (held_here, of_credential) = self.held_by(account);
+        let held = held_here + elsewhere;
+        if held + units > limits.each {
+            return false;
+        }
         if held == 0 || held + units <= limits.floor {
             return self.held + units <= limits.shared + limits.reserve;
         }
-        let limit = self.limit_of(limits, held);
+        let limit = self.limit_of(limits, held_here, elsewhere);
         held + units <= limit
             && (of_credential == 0 || account.credential.is_none() || of_credential + units <= limit / 2)
     }
 
-    /// Whether the units fit and no earlier request of the same payer waits.
-    fn fits_now(&self, limits: &BudgetLimits, account: &BudgetAccount<K>, units: usize) -> bool {
-        let is_first = self.payers.get(&account.payer).is_none_or(|payer| payer.waiters.is_empty());
-        is_first && self.fits_limits(limits, account, units)
-    }
-
     fn add_units(&mut self, account: &BudgetAccount<K>, units: usize) {
         self.held += units;
-        let payer = self.payers.entry(account.payer).or_insert_with(PayerState::new);
+        let payer = self.payers.entry(account.payer.clone()).or_insert_with(PayerState::new);
         payer.held += units;
         if let Some(credential) = &account.credential {
             match payer.by_credential.iter_mut().find(|(of, _)| of == credential) {
@@ -278,7 +313,7 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
                 payer.by_credential.swap_remove(index);
             }
         }
-        self.forget_idle(account.payer);
+        self.forget_idle(&account.payer);
     }
 
     fn enqueue_waiter(
@@ -288,8 +323,8 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
         granted: oneshot::Sender<BudgetPermit<K>>,
     ) -> u64 {
         self.waiters += 1;
-        let (id, key) = (self.waiters, account.payer);
-        let payer = self.payers.entry(key).or_insert_with(PayerState::new);
+        let (id, key) = (self.waiters, account.payer.clone());
+        let payer = self.payers.entry(key.clone()).or_insert_with(PayerState::new);
         if payer.waiters.is_empty() {
             let queue = if payer.held == 0 { &mut self.sparse } else { &mut self.backlogged };
             queue.push_back(key);
@@ -302,7 +337,7 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
     fn grant_next(&mut self, limits: &BudgetLimits) -> Option<BudgetWaiter<K>> {
         let fits = |state: &Self, key: &K| {
             let first = state.payers.get(key).and_then(|payer| payer.waiters.front());
-            first.is_some_and(|waiter| state.fits_limits(limits, &waiter.account, waiter.units))
+            first.is_some_and(|waiter| state.fits_limits(limits, &waiter.account, waiter.units, 0))
         };
         let key = if let Some(index) = self.sparse.iter().position(|key| fits(self, key)) {
             self.sparse.remove(index)?
@@ -319,22 +354,22 @@ impl<K: Copy + Eq + Hash> BudgetState<K> {
         Some(waiter)
     }
 
-    fn forget_idle(&mut self, key: K) {
-        let Some(payer) = self.payers.get(&key) else { return };
+    fn forget_idle(&mut self, key: &K) {
+        let Some(payer) = self.payers.get(key) else { return };
         if payer.waiters.is_empty() {
             let is_idle = payer.held == 0;
             if !self.sparse.is_empty() || !self.backlogged.is_empty() {
-                self.sparse.retain(|other| *other != key);
-                self.backlogged.retain(|other| *other != key);
+                self.sparse.retain(|other| other != key);
+                self.backlogged.retain(|other| other != key);
             }
             if is_idle {
-                self.payers.remove(&key);
+                self.payers.remove(key);
             }
         }
     }
 }
 
-impl<K: Copy + Eq + Hash> PayerState<K> {
+impl<K: Clone + Eq + Hash> PayerState<K> {
     fn new() -> Self {
         PayerState { held: 0, by_credential: Vec::new(), waiters: VecDeque::new() }
     }

@@ -7,7 +7,7 @@
 //! until answers are sent. Rate limits are in `limiter.rs`, connection timeouts in `connection_timeouts.rs`.
 
 use std::pin::pin;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
@@ -28,9 +28,10 @@ pub(super) const PERMIT_WAIT_MAX: Duration = Duration::from_secs(10);
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Concurrent writes. They wait for a disk or for PostgreSQL together, so many of them fill one group commit.
-const WRITES: BudgetLimits = BudgetLimits { shared: 256, reserve: 256, floor: 1, divisor: 2 };
+const WRITES: BudgetLimits =
+    BudgetLimits { shared: 256, reserve: 256, floor: 1, divisor: 2, ..BudgetLimits::UNLIMITED };
 /// Concurrent reports of agents, from the parser to the disk. One tenant may have as many as fill one group commit.
-const REPORTS: BudgetLimits = BudgetLimits { shared: 64, reserve: 64, floor: 1, divisor: 4 };
+const REPORTS: BudgetLimits = BudgetLimits { shared: 64, reserve: 64, floor: 1, divisor: 4, ..BudgetLimits::UNLIMITED };
 /// Concurrent parsers of reports. The largest report takes about 150 MiB.
 const PARSERS_MAX: usize = 3;
 
@@ -97,7 +98,7 @@ impl Admission {
         // Half of the processors stay free of parsing. A tenant may have one parser.
         let parsers = (processors / 2).clamp(1, PARSERS_MAX);
         let budget = |shared: usize, reserve: usize, floor: usize, divisor: usize| {
-            FairBudget::new(BudgetLimits { shared, reserve, floor, divisor })
+            FairBudget::new(BudgetLimits { shared, reserve, floor, divisor, ..BudgetLimits::UNLIMITED })
         };
         let AdmissionLimits { requests_max, memory_bytes_max } = limits;
         Admission {
@@ -209,10 +210,9 @@ impl RequestContext {
     pub(crate) async fn wait_for_news<T>(&self, app: &App, wait: impl Future<Output = T>) -> Result<T> {
         if self.wait_permits.get().is_none() {
             let crowded = || Error::unavailable("too many requests of one credential or tenant wait for news");
-            let who = self.actor_id().unwrap_or_else(|| "".into());
-            let own = app.actor_waits.try_acquire(who, app.settings.waits_per_credential_max).ok_or_else(crowded)?;
-            let of_payer =
-                app.payer_waits.try_acquire(self.payer(), app.settings.waits_per_tenant_max).ok_or_else(crowded)?;
+            let who: Arc<str> = self.actor_id().unwrap_or_else(|| "".into());
+            let own = app.actor_waits.try_acquire(who.into(), 1).ok_or_else(crowded)?;
+            let of_payer = app.payer_waits.try_acquire(self.payer().into(), 1).ok_or_else(crowded)?;
             let _ = self.wait_permits.set((own, of_payer));
         }
         self.release_permits();

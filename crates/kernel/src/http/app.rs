@@ -11,13 +11,12 @@ use super::admission::{Admission, AdmissionLimits};
 use super::connection_timeouts::ConnectionTimeouts;
 use super::context::RequestContext;
 use super::idempotency::RunningKeys;
-use super::keyed_permits::KeyedPermits;
 use super::limiter::{RateLimiter, RateTable};
 use super::payer::Payer;
 use super::request_metrics::RequestMetrics;
 use super::server::ConnectionLimits;
 use crate::auth::{Credentials, SignInToken, redeem_signin_link};
-use crate::base::{DAY_MS, Env, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId};
+use crate::base::{BudgetLimits, DAY_MS, Env, Error, FairBudget, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId};
 use crate::outbound::{self, Outbound};
 use crate::store::Store;
 
@@ -25,6 +24,10 @@ pub type SharedApp = Arc<App>;
 
 /// Long enough that no two nodes ever have the same name.
 const NODE_NAME_LEN: usize = 16;
+
+/// Concurrent streams of one tenant. They take a quarter of its memory for answers, so that long downloads leave room for
+/// its other answers.
+const STREAMS_MAX: usize = 4;
 
 /// The shared state of the running service. It does not expose the database, which only a caller's handle reaches.
 ///
@@ -51,10 +54,10 @@ pub struct App {
     pub last_probe: Mutex<Option<(Instant, bool)>>,
     pub(super) admission: Admission,
     /// Requests that wait for news, by payer and by actor (user, key or pass).
-    pub(super) payer_waits: KeyedPermits<Payer>,
-    pub(super) actor_waits: KeyedPermits<Arc<str>>,
+    pub(super) payer_waits: FairBudget<Payer>,
+    pub(super) actor_waits: FairBudget<Arc<str>>,
     /// Lists that are being streamed.
-    pub(super) streams: KeyedPermits<TenantId>,
+    pub(super) streams: FairBudget<TenantId>,
     pub(super) request_metrics: RequestMetrics,
 }
 
@@ -65,6 +68,9 @@ impl App {
         let node = env.random.base62_text(NODE_NAME_LEN);
         let outbound = Outbound::new(settings.outbound.clone())?;
         let admission = Admission::new(settings.admission);
+        let per_payer = |each: usize| BudgetLimits { each, ..BudgetLimits::UNLIMITED };
+        let payer_waits = FairBudget::new(per_payer(settings.waits_per_tenant_max));
+        let actor_waits = FairBudget::new(per_payer(settings.waits_per_credential_max));
         Ok(Arc::new(App {
             store,
             env,
@@ -78,9 +84,9 @@ impl App {
             running_keys: RunningKeys::default(),
             last_probe: Mutex::default(),
             admission,
-            payer_waits: KeyedPermits::default(),
-            actor_waits: KeyedPermits::default(),
-            streams: KeyedPermits::default(),
+            payer_waits,
+            actor_waits,
+            streams: FairBudget::new(per_payer(STREAMS_MAX)),
             request_metrics: RequestMetrics::default(),
         }))
     }

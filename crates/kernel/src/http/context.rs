@@ -25,14 +25,13 @@ use super::compress::{AcceptedEncodings, compress_response};
 use super::connection_timeouts::ActiveRequest;
 use super::error_format::ErrorFormat;
 use super::html_routes::HtmlRoutes;
-use super::keyed_permits::KeyedPermit;
 use super::limiter::RatePolicy;
 use super::payer::Payer;
 use super::problem::{self, RefusedRequest};
 use super::rate_state::RateState;
 use super::trace::{REQUEST_ID, TraceParent, request_id};
 use super::unread_body::UnreadBody;
-use crate::base::{Code, Error, Result, TenantId};
+use crate::base::{BudgetPermit, Code, Error, Result, TenantId};
 
 /// The data that the connection adds to a request.
 #[derive(Clone)]
@@ -50,7 +49,7 @@ pub struct RequestContext {
     actor_id: OnceLock<Arc<str>>,
     error_format: OnceLock<ErrorFormat>,
     pub(super) permits: Mutex<AdmissionPermits>,
-    pub(super) wait_permits: OnceLock<(KeyedPermit<Arc<str>>, KeyedPermit<Payer>)>,
+    pub(super) wait_permits: OnceLock<(BudgetPermit<Arc<str>>, BudgetPermit<Payer>)>,
 }
 
 impl RequestContext {

@@ -28,7 +28,6 @@ mod form;
 mod guest;
 mod html_routes;
 mod idempotency;
-mod keyed_permits;
 mod limiter;
 mod operation;
 mod page;

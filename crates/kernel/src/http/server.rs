@@ -26,9 +26,8 @@ use tower::ServiceExt;
 use super::address::ClientAddress;
 use super::connection_timeouts::{ConnectionActivity, ConnectionTimeouts, TimeoutStream};
 use super::context::Arrival;
-use super::keyed_permits::KeyedPermits;
 use super::tls::{Certificates, TlsFiles};
-use crate::base::{Error, Result};
+use crate::base::{BudgetLimits, BudgetPermit, Error, FairBudget, Result};
 
 /// Enough for all clients of a busy node. Each connection takes a few kilobytes.
 const CONNECTIONS_MAX: usize = 8192;
@@ -69,8 +68,11 @@ impl Default for ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    fn max_for(&self, address: IpAddr) -> usize {
-        if self.exempt.iter().any(|network| network.contains(&address)) { usize::MAX } else { self.per_address_max }
+    /// Counts a connection of this address; none if it has too many.
+    fn count_connection(&self, counts: &FairBudget<IpAddr>, address: ClientAddress) -> Option<BudgetPermit<IpAddr>> {
+        let key = address.bucket_address().into();
+        let is_exempt = self.exempt.iter().any(|network| network.contains(&address.0));
+        if is_exempt { Some(counts.acquire_beyond(key, 1)) } else { counts.try_acquire(key, 1) }
     }
 }
 
@@ -139,7 +141,7 @@ fn run_server(
 ) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let addresses = KeyedPermits::default();
+        let addresses = FairBudget::new(BudgetLimits { each: limits.per_address_max, ..BudgetLimits::UNLIMITED });
         let graceful = GracefulShutdown::new();
         loop {
             let permit = tokio::select! {
@@ -159,8 +161,7 @@ fn run_server(
                 () = &mut stop => break,
             };
             let address = ClientAddress(peer.ip().to_canonical());
-            let Some(address_permit) = addresses.try_acquire(address.bucket_address(), limits.max_for(address.0))
-            else {
+            let Some(address_permit) = limits.count_connection(&addresses, address) else {
                 tracing::debug!(%peer, "connection refused: too many from one address");
                 continue;
             };

@@ -27,18 +27,14 @@ use super::admission::StreamBytes;
 use super::app::SharedApp;
 use super::context::RequestContext;
 use super::csv::CsvLine;
-use super::keyed_permits::KeyedPermit;
 use super::page::PAGE_BYTES_MAX;
 use super::reply::ResponseDocs;
 use super::rules::Route;
-use crate::base::{Code, Error, Result, TenantId};
+use crate::base::{BudgetPermit, Code, Error, Result, TenantId};
 
 /// The memory reserved for a stream while it lasts: the rows of one page, which [`super::PageBytes`] bounds, and their
 /// text.
 const STREAM_BYTES: usize = 2 * PAGE_BYTES_MAX;
-/// Concurrent streams of one tenant. They take a quarter of its memory for answers, so that long downloads leave room for
-/// its other answers.
-const STREAMS_MAX: usize = 4;
 /// The time for one page. With the wait for a permit it is shorter than the stall timeout.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(15);
 /// The time for all pages: longer than the largest list takes.
@@ -113,7 +109,7 @@ impl Streamer {
             let detail = "A file needs HTTP/1.1 or later: HTTP/1.0 cannot show that a file is incomplete.";
             return Err(Error::new(Code::InvalidParameter, detail));
         }
-        let permit = caller.app().streams.try_acquire(caller.tenant_id(), STREAMS_MAX);
+        let permit = caller.app().streams.try_acquire(caller.tenant_id().into(), 1);
         let permit = permit.ok_or_else(|| Error::unavailable("too many files of one tenant go out"))?;
         let (media_type, text) = encoding.header_text();
         let until = Instant::now() + STREAM_TIME_MAX;
@@ -127,7 +123,7 @@ impl Streamer {
 struct PageStream<R, T, P, G> {
     caller: Access<R>,
     context: Arc<RequestContext>,
-    _permit: KeyedPermit<TenantId>,
+    _permit: BudgetPermit<TenantId>,
     encoding: RowEncoding<T>,
     read: G,
     until: Instant,

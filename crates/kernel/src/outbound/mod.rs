@@ -7,7 +7,6 @@
 mod client;
 mod connector;
 mod exchange;
-mod fair_permits;
 mod guard;
 mod request_permits;
 mod resolver;
@@ -24,7 +23,6 @@ use ipnet::IpNet;
 use tokio::time::timeout;
 
 pub use exchange::{Failure, FailureKind, OutboundRequest, OutboundResponse, OutboundTimings};
-pub(crate) use fair_permits::{FairPermit, FairPermits};
 pub use guard::NotAllowed;
 pub use request_permits::{LaneRequestPermit, LaneRequestPermits};
 pub use resolver::{NameSource, NameTable};

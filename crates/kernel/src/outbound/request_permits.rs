@@ -1,28 +1,26 @@
 //! Permits for the concurrent requests of lanes of all kinds. A lane's first request needs none, so receivers that hang can
 //! slow other lanes down but never stop them.
 
-use std::sync::Arc;
-
-use super::fair_permits::{FairPermit, FairPermits};
-use crate::base::TenantId;
+use crate::base::{BudgetLimits, BudgetPermit, FairBudget, TenantId};
 
 /// Concurrent requests of this node, beside one for each lane. Each takes a connection and up to 256 KiB of payload.
-const PERMITS: usize = 512;
-/// A tenant has at most a third of the free permits: 128 when others are idle, an eighth of all beside four greedy tenants.
-const PART: usize = 3;
+///
+/// A tenant has at most a quarter of those that the others leave: 128 when they are idle, an eighth of all beside four
+/// greedy tenants.
+const PERMITS: BudgetLimits = BudgetLimits { shared: 512, divisor: 4, ..BudgetLimits::UNLIMITED };
 
-pub struct LaneRequestPermits(Arc<FairPermits<TenantId>>);
+pub struct LaneRequestPermits(FairBudget<TenantId>);
 
 impl Default for LaneRequestPermits {
     fn default() -> Self {
-        LaneRequestPermits(FairPermits::new(PERMITS, PART))
+        LaneRequestPermits(FairBudget::new(PERMITS))
     }
 }
 
 /// The permit of one request, released when it is dropped. The default is that of a lane's first request, which needs none.
 #[derive(Default)]
 pub struct LaneRequestPermit {
-    _shared: Option<FairPermit<TenantId>>,
+    _shared: Option<BudgetPermit<TenantId>>,
 }
 
 impl LaneRequestPermits {
@@ -35,10 +33,10 @@ impl LaneRequestPermits {
         if in_flight == 0 {
             return Some(LaneRequestPermit::default());
         }
-        if in_flight > self.0.available_for(tenant) {
+        if in_flight > self.0.available_for(&tenant) {
             return None;
         }
-        Some(LaneRequestPermit { _shared: Some(self.0.try_acquire(tenant)?) })
+        Some(LaneRequestPermit { _shared: Some(self.0.try_acquire(tenant.into(), 1)?) })
     }
 }
 

@@ -12,11 +12,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
-use super::fair_permits::{FairPermit, FairPermits};
 use super::target::TargetHost;
-use crate::base::TenantId;
+use crate::base::{BudgetLimits, BudgetPermit, FairBudget, TenantId};
 
 /// The source of name resolution.
 #[derive(Clone, Default)]
@@ -43,17 +41,16 @@ impl fmt::Debug for NameSource {
 
 /// Concurrent lookups. Each blocks a thread until the system gives up, even after its request has timed out, and the threads
 /// are shared with the rest of the service.
-const LOOKUPS_MAX: usize = 64;
-/// A tenant, whose name servers may never answer, has at most a seventh of the free permits: 8 when others are idle, and
-/// less beside other such tenants.
-const LOOKUPS_PART: usize = 7;
+///
+/// A tenant, whose name servers may never answer, has at most an eighth of those that the others leave.
+const LOOKUPS: BudgetLimits = BudgetLimits { shared: 64, divisor: 8, ..BudgetLimits::UNLIMITED };
 /// Lookups of one tenant that run or wait: more than it has endpoints.
 const LOOKUPS_PER_TENANT_MAX: usize = 256;
 
 pub(super) struct Resolver {
     names: NameSource,
     wait_max: Duration,
-    permits: Arc<FairPermits<Option<TenantId>>>,
+    permits: FairBudget<Option<TenantId>>,
     tenants: LookupsByTenant,
 }
 
@@ -102,8 +99,7 @@ impl Lookup {
 
 impl Resolver {
     pub fn new(names: NameSource, wait_max: Duration) -> Self {
-        let permits = FairPermits::new(LOOKUPS_MAX, LOOKUPS_PART);
-        Resolver { names, wait_max, permits, tenants: Arc::default() }
+        Resolver { names, wait_max, permits: FairBudget::new(LOOKUPS), tenants: Arc::default() }
     }
 
     /// Starts a lookup, or joins one of the same name for the same tenant.
@@ -126,7 +122,8 @@ impl Resolver {
         }
         let (stage_sender, stage) = watch::channel(LookupStage::Waiting);
         lookups.insert(name.clone(), stage.clone());
-        let permit = acquire_permit(self.permits.clone(), tenant, self.wait_max);
+        let (permits, wait_max) = (self.permits.clone(), self.wait_max);
+        let permit = async move { permits.acquire(tenant.into(), 1, wait_max).await };
         let entry = LookupEntry { tenants: self.tenants.clone(), tenant, name: name.clone() };
         // A runtime that shuts down drops a spawned task at once, and its `LookupEntry` takes this lock when dropped.
         drop(tenants);
@@ -136,15 +133,7 @@ impl Resolver {
     }
 }
 
-type LookupPermit = FairPermit<Option<TenantId>>;
-
-async fn acquire_permit(
-    permits: Arc<FairPermits<Option<TenantId>>>,
-    tenant: Option<TenantId>,
-    wait_max: Duration,
-) -> Option<LookupPermit> {
-    timeout(wait_max, permits.acquire(tenant)).await.ok()
-}
+type LookupPermit = BudgetPermit<Option<TenantId>>;
 
 async fn run_lookup(
     names: NameSource,

@@ -82,15 +82,8 @@ impl Db {
     /// each job would hold a connection while it waits for the tenant's clock. The permit is held until the write is
     /// committed, even if the caller is gone.
     pub async fn acquire_maintenance_permit(&self) -> Result<MaintenancePermit> {
-        let limiter = &self.store.0.maintenance_limiter;
-        // The tenant's permit comes first, so that a tenant has at most one job in the queue for the shared one.
         let key = self.tenant_id().map_or(FairnessKey::System, FairnessKey::Tenant);
-        let tenant_permit = limiter.acquire(key, MAINTENANCE_WAIT_MAX).await?;
-        let mut shared_permit = None;
-        if self.engine() == DatabaseEngine::Sqlite && key != FairnessKey::System {
-            shared_permit = Some(limiter.acquire(FairnessKey::System, MAINTENANCE_WAIT_MAX).await?);
-        }
-        Ok(MaintenancePermit::new(tenant_permit, shared_permit))
+        self.store.0.maintenance_limiter.acquire(key, MAINTENANCE_WAIT_MAX).await.map(MaintenancePermit)
     }
 
     /// The database's time: its own where it has a clock, because the clock of a command's machine may be wrong.
@@ -146,21 +139,12 @@ impl Db {
         match self.store.backend() {
             StoreBackend::Sqlite(sqlite) => Box::pin(sqlite.writer.run_job(self.handle.clone(), job, permit)),
             StoreBackend::Postgres(postgres) => Box::pin(async move {
-                let (mut write_permit, mut job_permit) = (None, None);
-                match self.tenant_id() {
-                    Some(tenant) if self.handle.is_job => {
-                        job_permit = Some(postgres.limiter.acquire_job_write(tenant).await?);
-                    }
-                    Some(tenant) => {
-                        write_permit = Some(postgres.limiter.acquire_write(tenant, postgres.wait_max).await?);
-                    }
-                    None => {}
-                }
+                let write_permit = postgres.limiter.acquire_write(self.fairness_key(), postgres.wait_max).await?;
                 let tx = Tx::on_postgres(PostgresSession::for_writing(&postgres.pool).await?, self.handle.clone());
                 // Spawned, so that a caller that goes away cannot stop it between BEGIN and COMMIT.
                 let notifier = self.store.commit_notifier().clone();
                 let write = async move {
-                    let _permits = (write_permit, job_permit, permit);
+                    let _permits = (write_permit, permit);
                     tx.run_to_commit(job, &notifier).await
                 };
                 tokio::spawn(write).await.map_err(Error::unavailable)?

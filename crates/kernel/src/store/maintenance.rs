@@ -6,21 +6,12 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::OwnedSemaphorePermit;
-
 use crate::base::TenantId;
 
-/// Held by a maintenance job until it is committed: one of its tenant and, on SQLite, the only one of all.
-pub struct MaintenancePermit {
-    _tenant_permit: OwnedSemaphorePermit,
-    _shared_permit: Option<OwnedSemaphorePermit>,
-}
+use super::tenant_limiter::TenantPermit;
 
-impl MaintenancePermit {
-    pub(super) fn new(tenant_permit: OwnedSemaphorePermit, shared_permit: Option<OwnedSemaphorePermit>) -> Self {
-        MaintenancePermit { _tenant_permit: tenant_permit, _shared_permit: shared_permit }
-    }
-}
+/// Held by a maintenance job until it is committed: one of its tenant and, on SQLite, the only one of all.
+pub struct MaintenancePermit(#[expect(dead_code, reason = "it is held")] pub(super) TenantPermit);
 
 /// The pause after a job, in multiples of its duration: maintenance has a quarter of the writer's time.
 const PAUSE_FACTOR: u32 = 3;

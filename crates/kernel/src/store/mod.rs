@@ -87,7 +87,7 @@ pub use row::{Column, FromRow, Row};
 pub use select::{Compare, Select, SortDirection};
 pub use self_check::{CLOCK_SKEW_MAX_MS, SelfCheckItem};
 pub use steps::STEP_ROWS;
-pub use tenant_limiter::TenantLimiter;
+pub use tenant_limiter::{TenantLimiter, TenantPermit};
 pub use tx::{PendingRows, Tx};
 pub use values::Value;
 pub use walk::{ARMS_MAX, Arm, IndexWalk};
@@ -144,6 +144,11 @@ impl Store {
     pub fn open(options: StoreOptions, env: Env) -> BoxFuture<'static, Result<Store>> {
         Box::pin(async move {
             let (notifier, followers) = (CommitNotifier::default(), options.followers);
+            // One job of a tenant; on SQLite, whose writer they share, one of all.
+            let maintenance_limiter = match options.location {
+                DatabaseLocation::Sqlite(_) => TenantLimiter::with_total(1, 1),
+                DatabaseLocation::Postgres(_) => TenantLimiter::new(1),
+            };
             let backend = match &options.location {
                 DatabaseLocation::Postgres(postgres) => {
                     let pool = postgres::open_pool(postgres, &options).await?;
@@ -161,7 +166,7 @@ impl Store {
                 env,
                 notifier,
                 followers,
-                maintenance_limiter: TenantLimiter::new(1),
+                maintenance_limiter,
                 executed_lists: OnceLock::new(),
             })))
         })

@@ -1,7 +1,10 @@
 //! The fair queue of SQLite's single writer: one queue per tenant, served round-robin.
 //!
 //! In a single queue, a tenant that writes over hundreds of connections would delay all who come later. Here a tenant with
-//! one write waits for one write of each other tenant, however many they have queued.
+//! one write waits for one write of each other tenant, however many they have queued. It is no [`FairBudget`]: the writer
+//! is a thread that takes jobs, and no job holds a permit while it runs.
+//!
+//! [`FairBudget`]: crate::base::FairBudget
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -39,7 +39,8 @@ const PROVIDERS_MAX: usize = 1_000;
 const SCOPES_MAX: usize = 200;
 /// Permits for requests that wait for one provider. A client address may hold half of what the others leave, and so may all
 /// requests together that wait for the discovery document.
-const PROVIDER_PERMITS: BudgetLimits = BudgetLimits { shared: 64, reserve: 64, floor: 1, divisor: 2 };
+const PROVIDER_PERMITS: BudgetLimits =
+    BudgetLimits { shared: 64, reserve: 64, floor: 1, divisor: 2, ..BudgetLimits::UNLIMITED };
 /// How long a request waits for a permit: a provider that answers frees many permits within a second.
 const PERMIT_WAIT_MAX: Duration = Duration::from_secs(1);
 

@@ -8,7 +8,7 @@ use super::*;
 const LONG: Duration = Duration::from_hours(1);
 
 fn budget(shared: usize, reserve: usize, divisor: usize) -> FairBudget<u32> {
-    FairBudget::new(BudgetLimits { shared, reserve, floor: 1, divisor })
+    FairBudget::new(BudgetLimits { shared, reserve, floor: 1, divisor, ..BudgetLimits::UNLIMITED })
 }
 
 /// Acquires single units until the payer is refused.
@@ -24,6 +24,53 @@ fn a_payer_that_is_alone_has_its_part_and_each_further_one_a_part_of_what_is_lef
     drop(held);
     assert_eq!(take_all(&budget, 9).len(), 8, "all of it is released");
     assert!(budget.lock_state().payers.is_empty(), "nobody who holds nothing is remembered");
+}
+
+#[test]
+fn one_alone_has_its_part_and_gets_it_again_when_it_has_given_it_back() {
+    for (shared, divisor, most) in [(512, 4, 128), (512, 9, 56), (64, 8, 8), (20, 9, 2), (2, 9, 1), (1, 9, 1)] {
+        let budget = budget(shared, 0, divisor);
+        for _ in 0..2 {
+            assert_eq!(budget.available_for(&0), most, "{shared} / {divisor}");
+            assert_eq!(take_all(&budget, 0).len(), most, "{shared} / {divisor}");
+        }
+    }
+    assert!(budget(0, 0, 9).try_acquire(1.into(), 1).is_none());
+}
+
+#[test]
+fn however_many_take_all_they_get_something_is_left_for_one_who_has_nothing() {
+    for payers in [1, 2, 8, 11, 32, 100, 400] {
+        let budget = budget(512, 0, 9);
+        let held: Vec<_> = (0..payers).map(|payer| take_all(&budget, payer)).collect();
+        assert!((0..payers).all(|payer| budget.available_for(&payer) == 0), "all have what they get");
+        assert!(budget.available_for(&payers) > 0, "{held} are held", held = held.iter().map(Vec::len).sum::<usize>());
+        assert!(budget.try_acquire(payers.into(), 1).is_some());
+    }
+}
+
+#[test]
+fn units_of_another_budget_count_as_if_they_were_held_here() {
+    let budget = budget(64, 0, 8);
+    let beside: Vec<_> = std::iter::from_fn(|| budget.try_acquire_beside(1.into(), 1, 3)).collect();
+    assert_eq!(beside.len(), 5, "eight, less three");
+    assert!(budget.is_half_free());
+}
+
+#[tokio::test]
+async fn a_payer_has_a_fixed_number_however_many_are_free() {
+    let budget = FairBudget::new(BudgetLimits { each: 2, ..BudgetLimits::UNLIMITED });
+    let mut first = take_all(&budget, 1);
+    assert_eq!((first.len(), budget.available_for(&1), take_all(&budget, 2).len()), (2, 0, 2));
+    let mut waiting = Box::pin(budget.acquire(1.into(), 1, LONG));
+    assert!(poll_immediate(&mut waiting).await.is_none());
+    drop(first.pop());
+    assert!(waiting.await.is_some());
+    let beyond = budget.acquire_beyond(1.into(), 5);
+    assert_eq!(budget.held_by(&1), 6, "what is in use already is counted");
+    drop(beyond);
+    let none = FairBudget::new(BudgetLimits { each: 0, ..BudgetLimits::UNLIMITED });
+    assert!(none.try_acquire(1.into(), 1).is_none());
 }
 
 #[test]
@@ -46,7 +93,8 @@ fn one_who_holds_nothing_takes_from_the_reserve_which_is_bounded_too() {
 
 #[test]
 fn a_payer_has_its_floor_beside_those_that_hoard() {
-    let budget = FairBudget::new(BudgetLimits { shared: 64, reserve: 64, floor: 5, divisor: 8 });
+    let limits = BudgetLimits { shared: 64, reserve: 64, floor: 5, divisor: 8, ..BudgetLimits::UNLIMITED };
+    let budget = FairBudget::new(limits);
     let hoarders: Vec<_> = (0..12).map(|payer| take_all(&budget, payer)).collect();
     assert!(hoarders[11].len() == 5 && hoarders[0].len() == 8, "its floor, or its part where that is more");
     assert_eq!(take_all(&budget, 99).len(), 5);

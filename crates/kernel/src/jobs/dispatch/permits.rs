@@ -2,17 +2,18 @@
 //!
 //! A lane that only waits for other servers holds no permit that another lane could work with: such slow lanes have their
 //! own permits. Beyond those, they are leased only while half of the working permits are free. Tenants share both pools by
-//! [`FairPermits`], so tenants whose receivers hang cannot prevent the lanes of others from being leased.
+//! [`FairBudget`], so tenants whose receivers hang cannot prevent the lanes of others from being leased.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::super::lanes::DueLane;
-use crate::base::TenantId;
-use crate::outbound::{FairPermit, FairPermits};
+use tokio::sync::Notify;
 
-/// A tenant has at most an eighth of the free permits: of 512, when others are idle, more than it has endpoints.
-const PART: usize = 8;
+use super::super::lanes::DueLane;
+use crate::base::{BudgetLimits, BudgetPermit, FairBudget, TenantId};
+
+/// A tenant has at most a ninth of the permits that the others leave: of 512, more than it has endpoints.
+const TENANT_DIVISOR: usize = 9;
 /// The number of working permits for each slow one.
 const LANES_PER_SLOW_LANE: usize = 2;
 
@@ -22,7 +23,8 @@ pub struct LanePermits {
 }
 
 struct LanePermitPool {
-    permits: Arc<FairPermits<TenantId>>,
+    permits: FairBudget<TenantId>,
+    released: Arc<Notify>,
     /// Whether a due lane was refused a permit. Holders then release theirs sooner.
     crowded: AtomicBool,
 }
@@ -32,13 +34,40 @@ pub struct LanePermit {
     permits: Arc<LanePermits>,
     tenant: TenantId,
     slow: bool,
-    held: FairPermit<TenantId>,
+    held: HeldPermit,
+}
+
+/// A permit that signals its release. The permit is released first, because fields are dropped in order.
+struct HeldPermit {
+    _held: BudgetPermit<TenantId>,
+    _signal: ReleaseSignal,
+}
+
+struct ReleaseSignal(Arc<Notify>);
+
+impl Drop for ReleaseSignal {
+    fn drop(&mut self) {
+        self.0.notify_waiters();
+    }
+}
+
+impl LanePermitPool {
+    fn new(total: usize) -> Self {
+        let limits = BudgetLimits { shared: total, divisor: TENANT_DIVISOR, ..BudgetLimits::UNLIMITED };
+        LanePermitPool { permits: FairBudget::new(limits), released: Arc::default(), crowded: AtomicBool::new(false) }
+    }
+
+    /// Acquires a permit for a tenant that has `elsewhere` permits of the other pool, which count as well.
+    fn try_acquire(&self, tenant: TenantId, elsewhere: usize) -> Option<HeldPermit> {
+        let held = self.permits.try_acquire_beside(tenant.into(), 1, elsewhere)?;
+        Some(HeldPermit { _held: held, _signal: ReleaseSignal(self.released.clone()) })
+    }
 }
 
 impl LanePermits {
     pub fn new(lanes_max: usize) -> Arc<Self> {
-        let pool = |total| LanePermitPool { permits: FairPermits::new(total, PART), crowded: AtomicBool::new(false) };
-        Arc::new(LanePermits { working: pool(lanes_max), waiting: pool(lanes_max.div_ceil(LANES_PER_SLOW_LANE)) })
+        let slow_max = lanes_max.div_ceil(LANES_PER_SLOW_LANE);
+        Arc::new(LanePermits { working: LanePermitPool::new(lanes_max), waiting: LanePermitPool::new(slow_max) })
     }
 
     /// Chooses up to `max` of the due lanes, the first ones that get a permit.
@@ -69,7 +98,7 @@ impl LanePermits {
 
     /// Waits until a lane releases a working permit.
     pub async fn wait_for_release(&self) {
-        self.working.permits.wait_for_release().await;
+        self.working.released.notified().await;
     }
 
     fn acquire_for(self: &Arc<Self>, lane: &DueLane) -> Option<LanePermit> {
@@ -80,8 +109,8 @@ impl LanePermits {
 
     fn try_acquire(self: &Arc<Self>, tenant: TenantId, slow: bool) -> Option<LanePermit> {
         // A tenant's slow lanes count as well; otherwise each lane that becomes slow would make room for another of its own.
-        let elsewhere = if slow { 0 } else { self.waiting.permits.held_by(tenant) };
-        let held = self.pool_for(slow).permits.try_acquire_beside(tenant, elsewhere)?;
+        let elsewhere = if slow { 0 } else { self.waiting.permits.held_by(&tenant) };
+        let held = self.pool_for(slow).try_acquire(tenant, elsewhere)?;
         Some(LanePermit { permits: self.clone(), tenant, slow, held })
     }
 
@@ -99,7 +128,7 @@ impl LanePermit {
     /// Exchanges the permit for one of the slow or of the working pool, if one is free; otherwise keeps it.
     pub fn change_pace(&mut self, slow: bool) {
         if self.slow != slow
-            && let Some(held) = self.permits.pool_for(slow).permits.try_acquire(self.tenant)
+            && let Some(held) = self.permits.pool_for(slow).try_acquire(self.tenant, 0)
         {
             (self.slow, self.held) = (slow, held);
         }
