@@ -62,7 +62,7 @@ impl SearchService {
     pub async fn search(&self, db: &Db, query: IndexQuery) -> Result<Option<SearchResults>> {
         // Checked before waiting: a node without an index answers at once.
         self.get()?;
-        let permit = self.0.permits.acquire_for(db, WAIT_MAX).await?;
+        let permit = self.0.permits.acquire(db.fairness_key(), WAIT_MAX).await?;
         let serving = self.get()?;
         run_blocking(move || {
             // The permit is held until the search ends, which continues when the caller disconnects.

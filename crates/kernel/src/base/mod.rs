@@ -5,6 +5,7 @@ mod clock;
 mod code;
 mod crypto;
 mod email;
+mod env;
 mod error;
 mod fair_budget;
 mod fault;
@@ -25,6 +26,7 @@ pub use clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp, WallClock};
 pub use code::Code;
 pub use crypto::{HmacKey, constant_time_eq, hmac_sha256, sha256, sha256_parts};
 pub use email::is_email;
+pub use env::Env;
 pub use error::{Error, FieldError, OnDuplicate, Result};
 pub use fair_budget::{BudgetAccount, BudgetLimits, BudgetPermit, FairBudget};
 pub use fault::{FaultPoints, InjectedFault};
@@ -38,22 +40,3 @@ pub use secrets::{Secrets, SecretsSource};
 pub use slug::check_slug;
 pub use tally::TestCounter;
 pub use word::{Word, is_dotted};
-
-/// The environment of a process: the time, randomness, and the operator's name. Tests replace them, inject faults, and count
-/// SQL statements.
-#[derive(Clone, Debug, Default)]
-pub struct Env {
-    pub clock: WallClock,
-    pub random: RandomSource,
-    pub faults: FaultPoints,
-    /// How many SQL statements were run.
-    pub statements: TestCounter,
-    /// The operator who runs a command. A server acts for its callers and does not use it.
-    pub operator: OperatorName,
-}
-
-impl Env {
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-}

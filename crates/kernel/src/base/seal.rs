@@ -10,33 +10,12 @@ use std::marker::PhantomData;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
-use super::{Error, Id, Identified, RandomSource, Result, Secrets, TenantId, hmac_sha256};
+use super::{Error, Id, Identified, RandomSource, Result, Secrets, TenantId};
 
 const FORMAT: u8 = 1;
 const TAG_LEN: usize = 16;
 const WRAPPED_LEN: usize = 32 + TAG_LEN;
 const HEADER_LEN: usize = 1 + 4 + NONCE_LEN + WRAPPED_LEN + NONCE_LEN;
-
-/// A key-encryption key with its id.
-#[derive(Clone)]
-pub struct SealingKey {
-    id: u32,
-    key: [u8; 32],
-}
-
-impl SealingKey {
-    pub fn new(id: u32, key: [u8; 32]) -> Self {
-        SealingKey { id, key }
-    }
-
-    pub fn id(&self) -> u32 {
-        self.id
-    }
-
-    pub(super) fn check_value(&self) -> [u8; 32] {
-        hmac_sha256(&self.key, b"check")
-    }
-}
 
 /// The tenant, table, record and version that a value is sealed for. It opens with the same binding only.
 #[derive(Clone, Copy, Debug)]

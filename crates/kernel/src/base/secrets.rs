@@ -11,8 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
-use super::seal::SealingKey;
-use super::{Error, HmacKey, RandomSource, Result};
+use super::{Error, HmacKey, RandomSource, Result, hmac_sha256};
 
 /// The secrets in memory. `Debug` prints `[redacted]`.
 #[derive(Clone)]
@@ -21,6 +20,19 @@ pub struct Secrets {
     cursor_key: HmacKey,
     token_key: HmacKey,
     sealing: Vec<SealingKey>,
+}
+
+/// A key-encryption key with its id.
+#[derive(Clone)]
+pub struct SealingKey {
+    pub(super) id: u32,
+    pub(super) key: [u8; 32],
+}
+
+impl SealingKey {
+    fn check_value(&self) -> [u8; 32] {
+        hmac_sha256(&self.key, b"check")
+    }
 }
 
 /// The secrets file: JSON, so that any tool can create or inspect it.
@@ -59,7 +71,7 @@ impl Secrets {
         let sealing = file
             .sealing_keys
             .iter()
-            .map(|entry| Ok(SealingKey::new(entry.id, key_bytes(&entry.key, "a sealing key")?)));
+            .map(|entry| Ok(SealingKey { id: entry.id, key: key_bytes(&entry.key, "a sealing key")? }));
         let sealing = sealing.collect::<Result<Vec<_>>>()?;
         // HKDF-Expand with one block: the pepper is uniformly random, so no extraction is needed.
         let cursor_key = HmacKey::new(&pepper.sign(b"tenant-control cursor\x01"));
@@ -88,7 +100,7 @@ impl Secrets {
     /// A name and a check value for each secret. The check value does not reveal the secret.
     pub fn check_values(&self) -> Vec<(String, Vec<u8>)> {
         let mut checks = vec![("pepper".to_owned(), self.pepper.sign(b"check").to_vec())];
-        checks.extend(self.sealing.iter().map(|key| (format!("sealing_key_{}", key.id()), key.check_value().to_vec())));
+        checks.extend(self.sealing.iter().map(|key| (format!("sealing_key_{}", key.id), key.check_value().to_vec())));
         checks
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::address::ClientAddress;
-use super::limiter::RatePolicy;
+use super::rate_policy::RatePolicy;
 use crate::base::TenantId;
 
 /// The policy and the subject whose requests a bucket counts.

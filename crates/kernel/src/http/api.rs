@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use super::app::SharedApp;
-use super::context::{RequestContext, RequestLayer};
+use super::context::RequestContext;
 use super::csrf;
 use super::document::{
     DocumentInfo, DocumentOnce, OpenApiDocument, finish_document, no_security, security_requirements,
@@ -23,8 +23,9 @@ use super::document::{
 use super::error_format::RefusalPage;
 use super::form::FORM_RULES;
 use super::html_routes::HtmlRoutes;
-use super::limiter::RatePolicy;
 use super::operation::{Arguments, InternalDoor, Operation, operations_of};
+use super::rate_policy::RatePolicy;
+use super::request_layer::RequestLayer;
 use crate::base::{Code, Error, Result};
 
 /// Routes under construction.

@@ -14,7 +14,7 @@ use serde_json::{Map, Number, Value};
 use super::admission::ArrivedBody;
 use super::app::SharedApp;
 use super::context::RequestContext;
-use super::fields::{BodyFields, ERRORS_MAX, escape_pointer};
+use super::fields::{BodyFields, ERRORS_MAX, FromBody, escape_pointer};
 use super::rules::BodyRules;
 use crate::base::{Code, Error, FieldError, Result, sha256};
 use crate::store::Db;
@@ -28,12 +28,6 @@ pub struct Json<T> {
     body: Body,
     rules: BodyRules,
     kind: PhantomData<fn() -> T>,
-}
-
-/// A type parsed from a JSON object. It reads every known field; unknown ones are refused, and all errors are reported
-/// at once.
-pub trait FromBody: Sized {
-    fn from_fields(fields: &mut BodyFields) -> Option<Self>;
 }
 
 /// A body that was read.

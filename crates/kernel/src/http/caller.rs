@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, Method};
 use super::app::SharedApp;
 use super::context::RequestContext;
 use super::csrf;
-use super::limiter::RatePolicy;
+use super::rate_policy::RatePolicy;
 use super::rules::Rules;
 use crate::auth::{
     CredentialRef, PresentedCredential, Principal, PrincipalIdentity, Rights, Scope, Scopes, Tenant, ValidPrincipal,

@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, Method, header};
 
-use super::app::BaseUrl;
+use super::base_url::BaseUrl;
 use crate::base::{Code, Error, Result};
 
 const SEC_FETCH_SITE: &str = "sec-fetch-site";

@@ -2,9 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use super::body::FromBody;
 use crate::base::{Error, FieldError, RecordId, Result, Timestamp, Word};
 use crate::store::references::RecordReference;
+
+/// A type parsed from a JSON object. It reads every known field; unknown ones are refused, and all errors are reported
+/// at once.
+pub trait FromBody: Sized {
+    fn from_fields(fields: &mut BodyFields) -> Option<Self>;
+}
 
 /// The fields of an object that have not been read yet, and the errors of those that have.
 pub struct BodyFields {

@@ -1,11 +1,9 @@
 //! `Idempotency-Key`: the answer is stored in the transaction of the change, so that a repeated request replays it and a
 //! crash cannot separate the two.
 
-use std::collections::HashSet;
 use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -16,6 +14,7 @@ use utoipa::IntoResponses;
 use super::caller::Caller;
 use super::params::find_raw_id;
 use super::reply::{RenderedReply, Reply, ResponseDocs};
+use super::running_keys::in_progress_error;
 use crate::base::seal::SealBinding;
 use crate::base::{Code, DAY_MS, Error, Result, Secrets, Timestamp, constant_time_eq, sha256};
 use crate::store::{Db, FromRow, Row, STEP_ROWS, Tx, Value, WriteJob};
@@ -232,35 +231,6 @@ pub async fn shorten_stored_answers(db: &Db, now: Timestamp) -> Result<()> {
             None => return Ok(()),
         }
     }
-}
-
-/// Keys whose first request is still running on this node. The database's lock covers other nodes.
-#[derive(Clone, Default)]
-pub struct RunningKeys(Arc<Mutex<HashSet<[u8; 32]>>>);
-
-struct RunningKey {
-    keys: RunningKeys,
-    name: [u8; 32],
-}
-
-impl RunningKeys {
-    fn start_key(&self, name: &str) -> Result<RunningKey> {
-        let name = sha256(name.as_bytes());
-        if !self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name) {
-            return Err(in_progress_error());
-        }
-        Ok(RunningKey { keys: self.clone(), name })
-    }
-}
-
-impl Drop for RunningKey {
-    fn drop(&mut self) {
-        self.keys.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
-    }
-}
-
-fn in_progress_error() -> Error {
-    Error::new(Code::IdempotencyInProgress, "The first request with this Idempotency-Key is still running.")
 }
 
 /// An answer that is new or replayed.

@@ -10,12 +10,12 @@ use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 
-use super::admission::WorkPermit;
 use super::app::{App, SharedApp};
+use super::budgets::WorkPermit;
 use super::caller::admit_look_up;
 use super::context::RequestContext;
 use super::error_format::ErrorFormat;
-use super::limiter::RatePolicy;
+use super::rate_policy::RatePolicy;
 use super::rules::{Route, Rules};
 use crate::auth::PresentedCredential;
 use crate::base::{Actor, ActorRef, Code, Error, Result, TenantId, WorkflowChain};

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::app::BaseUrl;
+use super::base_url::BaseUrl;
 use super::error_format::{ErrorFormat, RenderedError};
 use crate::base::{Code, Error};
 

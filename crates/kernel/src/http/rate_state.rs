@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::limiter::{RatePolicy, WINDOW_SECONDS};
+use super::rate_policy::{RatePolicy, WINDOW_SECONDS};
 use crate::base::TenantId;
 
 /// The contents of the `RateLimit` headers of one answer.

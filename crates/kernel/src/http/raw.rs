@@ -8,8 +8,9 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 
-use super::admission::{ArrivedBody, MemoryPermit};
+use super::admission::ArrivedBody;
 use super::app::SharedApp;
+use super::budgets::MemoryPermit;
 use super::context::RequestContext;
 use super::rules::BodyRules;
 use crate::base::{Code, Error, Result};

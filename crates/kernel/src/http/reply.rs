@@ -9,8 +9,10 @@ use utoipa::openapi::response::Response as DocumentedResponse;
 use utoipa::openapi::{ContentBuilder, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::context::HEADERS_CAPACITY;
 use crate::base::{Error, RecordId, Result};
+
+/// The number of headers that most answers have.
+pub(super) const HEADERS_CAPACITY: usize = 8;
 
 /// A record with a version, which its `ETag` shows.
 pub trait Record: Serialize {

@@ -7,8 +7,8 @@
 use axum::http::request::Parts;
 
 use super::error_format::ErrorRenderer;
-use super::limiter::RatePolicy;
 use super::params::decode_component;
+use super::rate_policy::RatePolicy;
 use crate::auth::Scope;
 
 /// A type that stands for the rules of routes. Declared by [`rules!`](crate::rules).

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use ipnet::IpNet;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -24,10 +23,11 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::address::ClientAddress;
+use super::connection_limits::ConnectionLimits;
 use super::connection_timeouts::{ConnectionActivity, ConnectionTimeouts, TimeoutStream};
 use super::context::Arrival;
 use super::tls::{Certificates, TlsFiles};
-use crate::base::{BudgetLimits, BudgetPermit, Error, FairBudget, Result};
+use crate::base::{BudgetLimits, Error, FairBudget, Result};
 
 /// Enough for all clients of a busy node. Each connection takes a few kilobytes.
 const CONNECTIONS_MAX: usize = 8192;
@@ -42,39 +42,6 @@ const HEAD_BYTES_MAX: u32 = 64 * 1024;
 const SEND_BUFFER_BYTES: u32 = 128 * 1024;
 /// How long requests under way may take to finish at shutdown. The process exits within 25 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Limits of connections.
-#[derive(Clone, Debug)]
-pub struct ConnectionLimits {
-    /// A connection whose client exceeds one of them is closed.
-    pub timeouts: ConnectionTimeouts,
-    /// Connections of one address, so that one host cannot take them all. IPv6 is counted by /64.
-    pub per_address_max: usize,
-    /// Proxies, which connect for many clients.
-    pub exempt: Vec<IpNet>,
-}
-
-impl Default for ConnectionLimits {
-    fn default() -> Self {
-        let timeouts = ConnectionTimeouts {
-            head: Duration::from_secs(10),
-            // Load balancers keep idle connections for 60 s and expect them to be open.
-            idle: Duration::from_secs(75),
-            stall: Duration::from_secs(30),
-        };
-        // An eighth of all connections: more than a load test or an office behind one address needs.
-        ConnectionLimits { timeouts, per_address_max: 1024, exempt: Vec::new() }
-    }
-}
-
-impl ConnectionLimits {
-    /// Counts a connection of this address; none if it has too many.
-    fn count_connection(&self, counts: &FairBudget<IpAddr>, address: ClientAddress) -> Option<BudgetPermit<IpAddr>> {
-        let key = address.bucket_address().into();
-        let is_exempt = self.exempt.iter().any(|network| network.contains(&address.0));
-        if is_exempt { Some(counts.acquire_beyond(key, 1)) } else { counts.try_acquire(key, 1) }
-    }
-}
 
 /// A bound address, which clients can already reach. Cheap to clone.
 #[derive(Clone)]

@@ -191,7 +191,8 @@ impl Db {
         self.list(&finished.text, &finished.to_params()).await
     }
 
-    pub(super) fn fairness_key(&self) -> FairnessKey {
+    /// Whose share of a [`super::TenantLimiter`] this handle uses.
+    pub fn fairness_key(&self) -> FairnessKey {
         self.handle.fairness_key()
     }
 

@@ -52,7 +52,7 @@ pub(super) enum HandleReach {
 /// Whose share of queues and limiters a handle uses: tenants are served round-robin, and their jobs have shares of their
 /// own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum FairnessKey {
+pub enum FairnessKey {
     System,
     Tenant(TenantId),
     Job(TenantId),

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::base::{BudgetLimits, BudgetPermit, Error, FairBudget, Result};
 
-use super::Db;
 use super::handle::FairnessKey;
 
 /// One write that runs and one that is ready to follow, so that the database is not idle in between.
@@ -82,13 +81,8 @@ impl TenantLimiter {
         TenantLimiter(FairBudget::new(BudgetLimits { shared: total, each, ..BudgetLimits::UNLIMITED }))
     }
 
-    /// Waits at most `wait_max` for a permit of the handle's tenant.
-    pub async fn acquire_for(&self, db: &Db, wait_max: Duration) -> Result<TenantPermit> {
-        self.acquire(db.fairness_key(), wait_max).await
-    }
-
     /// Waits at most `wait_max` for a permit of this key.
-    pub(crate) async fn acquire(&self, key: FairnessKey, wait_max: Duration) -> Result<TenantPermit> {
+    pub async fn acquire(&self, key: FairnessKey, wait_max: Duration) -> Result<TenantPermit> {
         let permit = self.0.acquire(key.into(), 1, wait_max).await;
         permit
             .map(TenantPermit)

@@ -63,7 +63,8 @@ pub async fn redeem_token(
     headers: HeaderMap,
     token: &str,
 ) -> Result<Response> {
-    let Some(session) = app.redeem_signin_link(token, &context).await? else { return refuse_link(&app, &context) };
+    let session = app.redeem_signin_link(token, context.address, &context.request_id).await?;
+    let Some(session) = session else { return refuse_link(&app, &context) };
     app.clone().end_replaced_sessions(headers, context).await;
     let base_url = &app.settings.base_url;
     let cookie = cookie::set_cookie_header(base_url.cookie_name(), session.expose_secret(), base_url.is_https());
