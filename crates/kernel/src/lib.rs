@@ -21,7 +21,7 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         auth::AUTHORITY_STATEMENTS,
         auth::CLOCK_STATEMENTS,
         auth::CREDENTIAL_STATEMENTS,
-        auth::PEOPLE_STATEMENTS,
+        auth::TENANT_STATEMENTS,
         auth::SESSION_STATEMENTS,
         auth::SIGNIN_LINK_STATEMENTS,
         auth::RIGHTS_STATEMENTS,

@@ -2,10 +2,10 @@
 //! tenant and, if it is bound to one, for one of its organizations.
 //!
 //! Operators create keys at the command line: an agent has no account, and its URL is pasted into the settings of many
-//! machines. This feature has no routes; routes that accept a key name [`pass::IngestPass`].
+//! machines. This feature has no routes; routes that accept a key name [`credential::IngestCredential`].
 
+pub mod credential;
 pub mod feature;
-pub mod pass;
 mod store;
 
 pub use store::{confirm_ingest_key, create_ingest_key, list_ingest_keys, revoke_ingest_key};

@@ -8,14 +8,14 @@ use axum::http::Method;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use kernel::base::{Code, Error, Result, sha256_parts};
-use kernel::http::{Api, PassHolder, RatePolicy, Raw, RawAnswer, RawBody, RenderedError, Rules, WorkPermit};
+use kernel::http::{Api, CredentialHolder, RatePolicy, Raw, RawAnswer, RawBody, RenderedError, Rules, WorkPermit};
 use kernel::rules;
 use kernel::store::Db;
 
 use super::Reporter;
 use super::store::{self, IncomingReport, SignOfLife};
 use crate::devices::{DeviceSettings, software};
-use crate::ingest_keys::pass::IngestPass;
+use crate::ingest_keys::credential::IngestCredential;
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
@@ -68,7 +68,7 @@ const UNPARSED_BYTES_MAX: usize = 1 << 20;
 
 /// Receives a contact or an inventory of an agent.
 pub async fn receive_message(
-    agent: PassHolder<IngestPass, Ingesting>,
+    agent: CredentialHolder<IngestCredential, Ingesting>,
     headers: HeaderMap,
     body: Raw,
 ) -> Result<RawAnswer> {
@@ -82,7 +82,7 @@ pub async fn receive_message(
 /// Parses a body and processes its message. The parser permit is released once the body is parsed and freed, the report
 /// permit once the report is saved and most software is indexed: reports cannot arrive faster than they are indexed.
 async fn process_body(
-    agent: PassHolder<IngestPass, Ingesting>,
+    agent: CredentialHolder<IngestCredential, Ingesting>,
     headers: HeaderMap,
     body: RawBody,
     _report: WorkPermit,
@@ -152,7 +152,7 @@ async fn index_software(db: &Db) {
 }
 
 /// Agents ask here for tasks other than inventory. There are none.
-pub async fn answer_configuration(_: PassHolder<IngestPass, Ingesting>) -> Result<RawAnswer> {
+pub async fn answer_configuration(_: CredentialHolder<IngestCredential, Ingesting>) -> Result<RawAnswer> {
     Ok(RawAnswer { media_type: "application/json", bytes: b"{}".to_vec() })
 }
 

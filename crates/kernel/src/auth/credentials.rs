@@ -5,14 +5,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::key_format::PublicId;
 use super::principal::{KeyIdentity, Principal, Tenant, UserIdentity};
 use super::role::Role;
 use super::scope::{Scope, Scopes};
-use crate::base::{ApiKeyId, Code, Error, Result, SessionId, TenantId, Timestamp, constant_time_eq};
+use crate::base::{ApiKeyId, Code, Error, Result, SessionId, TenantId, Timestamp, constant_time_eq, lock_unpoisoned};
 use crate::store::{Db, FromRow, Purpose, Row, Store};
 
 crate::statements! {
@@ -131,8 +131,8 @@ pub struct Credentials {
     /// Hashes of stored credentials that this node has seen. A known credential is looked up even while its address is
     /// throttled because of wrong guesses. Being known grants no rights.
     known: Mutex<HashSet<[u8; 32]>>,
-    /// The same for passes, which are stored by their features.
-    known_passes: Mutex<HashSet<[u8; 32]>>,
+    /// The same for custom credentials, which are stored by their features.
+    known_custom: Mutex<HashSet<[u8; 32]>>,
     uses: Mutex<PendingUses>,
 }
 
@@ -153,14 +153,10 @@ struct PendingUses {
     sessions: HashMap<SessionId, Timestamp>,
 }
 
-fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Credentials {
     /// Whether this node knows that a credential with this hash is stored.
     pub(crate) fn is_known(&self, hash: &[u8; 32]) -> bool {
-        lock_mutex(&self.known).contains(hash) || lock_mutex(&self.known_passes).contains(hash)
+        lock_unpoisoned(&self.known).contains(hash) || lock_unpoisoned(&self.known_custom).contains(hash)
     }
 
     /// Adds the hash to the known ones if the credential was found, and removes it if it was not.
@@ -168,8 +164,8 @@ impl Credentials {
         update_known_set(&self.known, hash, found)
     }
 
-    pub(crate) fn update_known_pass<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
-        update_known_set(&self.known_passes, hash, found)
+    pub(crate) fn update_known_custom<T>(&self, hash: [u8; 32], found: Result<T>) -> Result<T> {
+        update_known_set(&self.known_custom, hash, found)
     }
 
     /// Adds a credential that was just created, so that its owner can use it at once.
@@ -196,7 +192,7 @@ impl Credentials {
             after.clone_from(last);
             stored.extend(rows.into_iter().filter_map(|hash| <[u8; 32]>::try_from(hash).ok()));
         }
-        *lock_mutex(&self.known) = stored;
+        *lock_unpoisoned(&self.known) = stored;
         Ok(())
     }
 
@@ -257,7 +253,7 @@ impl Credentials {
     }
 
     fn check_session(&self, session: &CachedSession, now: Timestamp, idle_ms: i64) -> Result<ValidPrincipal> {
-        let unsaved_use = lock_mutex(&self.uses).sessions.get(&session.id).copied();
+        let unsaved_use = lock_unpoisoned(&self.uses).sessions.get(&session.id).copied();
         let last_seen = unsaved_use.map_or(session.last_seen_at, |used_at| used_at.max(session.last_seen_at));
         if session.expires_at.min(last_seen.plus_ms(idle_ms)) <= now {
             return Err(Error::new(Code::SessionExpired, "The session has expired; sign in again."));
@@ -266,17 +262,17 @@ impl Credentials {
     }
 
     fn find_cached<T>(&self, get: impl FnOnce(&CredentialCache) -> Option<&(Instant, Arc<T>)>) -> Option<Arc<T>> {
-        let cache = lock_mutex(&self.cache);
+        let cache = lock_unpoisoned(&self.cache);
         let (started, value) = get(&cache)?;
         (started.elapsed() < CACHED_MAX).then(|| value.clone())
     }
 
     fn start_read(&self) -> (Instant, u64) {
-        (Instant::now(), lock_mutex(&self.cache).epoch)
+        (Instant::now(), lock_unpoisoned(&self.cache).epoch)
     }
 
     fn insert_cached(&self, (started, epoch): (Instant, u64), insert: impl FnOnce(&mut CredentialCache, Instant)) {
-        let mut cache = lock_mutex(&self.cache);
+        let mut cache = lock_unpoisoned(&self.cache);
         if cache.epoch == epoch {
             if cache.keys.len() + cache.sessions.len() >= CACHE_ENTRIES_MAX {
                 cache.keys.clear();
@@ -288,7 +284,7 @@ impl Credentials {
 
     /// Removes the tenant's credentials from the cache. Called when a credential changes, before the response.
     pub fn invalidate_tenant(&self, tenant: TenantId) {
-        let mut cache = lock_mutex(&self.cache);
+        let mut cache = lock_unpoisoned(&self.cache);
         cache.epoch += 1;
         cache.keys.retain(|_, (_, key)| key.principal.tenant.id != tenant);
         cache.sessions.retain(|_, (_, session)| session.principal.tenant.id != tenant);
@@ -296,23 +292,23 @@ impl Credentials {
 
     /// Removes the sessions of all tenants from the cache.
     fn invalidate_sessions(&self) {
-        let mut cache = lock_mutex(&self.cache);
+        let mut cache = lock_unpoisoned(&self.cache);
         cache.epoch += 1;
         cache.sessions.clear();
     }
 
     pub(crate) fn record_key_use(&self, key: ApiKeyId, tenant: TenantId, now: Timestamp, address: IpAddr) {
-        lock_mutex(&self.uses).keys.insert(key, (tenant, now, address));
+        lock_unpoisoned(&self.uses).keys.insert(key, (tenant, now, address));
     }
 
     pub(crate) fn record_session_use(&self, session: SessionId, now: Timestamp) {
-        lock_mutex(&self.uses).sessions.insert(session, now);
+        lock_unpoisoned(&self.uses).sessions.insert(session, now);
     }
 
     /// Saves the last uses recorded since the last call.
     pub async fn flush_uses(&self, db: &Db) -> Result<()> {
-        let mut keys: Vec<_> = lock_mutex(&self.uses).keys.iter().map(|(id, used)| (*id, *used)).collect();
-        let mut sessions: Vec<_> = lock_mutex(&self.uses).sessions.iter().map(|(id, at)| (*id, *at)).collect();
+        let mut keys: Vec<_> = lock_unpoisoned(&self.uses).keys.iter().map(|(id, used)| (*id, *used)).collect();
+        let mut sessions: Vec<_> = lock_unpoisoned(&self.uses).sessions.iter().map(|(id, at)| (*id, *at)).collect();
         // The same order on every node, so that two nodes do not deadlock.
         keys.sort_unstable_by_key(|(id, _)| *id);
         sessions.sort_unstable_by_key(|(id, _)| *id);
@@ -326,7 +322,7 @@ impl Credentials {
             })
             .await?;
             // A use is kept until it is on disk, so that an outage of the database does not lose it.
-            let mut uses = lock_mutex(&self.uses);
+            let mut uses = lock_unpoisoned(&self.uses);
             for (id, used) in chunk {
                 if uses.keys.get(id) == Some(used) {
                     uses.keys.remove(id);
@@ -344,7 +340,7 @@ impl Credentials {
             .await?;
             // A use is kept until it is on disk and no cached row is older, so that a session in use does not look idle.
             self.invalidate_sessions();
-            let mut uses = lock_mutex(&self.uses);
+            let mut uses = lock_unpoisoned(&self.uses);
             for (id, at) in chunk {
                 if uses.sessions.get(id) == Some(at) {
                     uses.sessions.remove(id);
@@ -360,13 +356,13 @@ fn update_known_set<T>(known: &Mutex<HashSet<[u8; 32]>>, hash: [u8; 32], found: 
         Ok(_) => insert_known(known, hash),
         // An outage of the database says nothing about the credential.
         Err(error) if error.code().status() >= 500 => {}
-        Err(_) => drop(lock_mutex(known).remove(&hash)),
+        Err(_) => drop(lock_unpoisoned(known).remove(&hash)),
     }
     found
 }
 
 fn insert_known(known: &Mutex<HashSet<[u8; 32]>>, hash: [u8; 32]) {
-    let mut known = lock_mutex(known);
+    let mut known = lock_unpoisoned(known);
     if known.len() >= KNOWN_MAX
         && !known.contains(&hash)
         && let Some(other) = known.iter().next().copied()

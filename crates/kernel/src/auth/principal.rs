@@ -8,7 +8,11 @@ use serde::Serialize;
 use super::key_format::PublicId;
 use super::role::Role;
 use super::scope::Scopes;
-use crate::base::{ApiKeyId, SessionId, TenantId, UserId};
+use crate::base::{ApiKeyId, RecordId, SessionId, TenantId, UserId};
+use crate::store::references::Referable;
+
+/// Users as other records refer to them: only active users, because nobody else can be assigned work.
+pub const USERS: Referable = Referable { prefix: UserId::PREFIX, table: "users", only: Some("status = 'active'") };
 
 /// A tenant, as answers name it.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]

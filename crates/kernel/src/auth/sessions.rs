@@ -7,7 +7,6 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::Serialize;
 
 use super::credentials::Credentials;
-use super::people::find_active_user;
 use crate::audit::{self, AuditChanges, NewAuditEntry};
 use crate::base::seal::SealBinding;
 use crate::base::{
@@ -17,6 +16,7 @@ use crate::base::{
 use crate::store::{Db, FromRow, Purpose, Row, Store, Tx, Value};
 
 crate::statements! {
+    FIND_ACTIVE_USER = "SELECT email, name FROM users WHERE tenant_id = $1 AND id = $2 AND status = 'active'";
     INSERT_SESSION = "INSERT INTO sessions
             (tenant_id, token_hash, id, user_id, created_at, last_seen_at, expires_at, provider_id, id_token)
         VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8)";
@@ -104,7 +104,7 @@ impl SessionOwner {
 /// that disables a user holds the clock. The user is read after that, since it may have been disabled meanwhile.
 pub(super) async fn lock_user(tx: &mut Tx, id: UserId) -> Result<SessionOwner> {
     tx.tick().await?;
-    let (email, name) = find_active_user(tx, id).await?.ok_or_else(Error::not_found)?;
+    let (email, name): (String, String) = tx.get_one(FIND_ACTIVE_USER, crate::args![id]).await?;
     Ok(SessionOwner { id, email, name })
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Env, Label};
+use super::Env;
 
 /// What kind of actor it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -70,27 +70,6 @@ impl CredentialKind {
 pub struct ActorCredential {
     pub kind: CredentialKind,
     pub id: String,
-}
-
-/// The name of the operator at the command line.
-#[derive(Clone, Debug)]
-pub struct OperatorName(Arc<str>);
-
-impl OperatorName {
-    /// Returns `None` if the text is not a valid label, since the audit trail shows it.
-    pub fn parse(text: &str) -> Option<Self> {
-        Label::parse(text).ok().map(|name| OperatorName(name.as_str().into()))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Default for OperatorName {
-    fn default() -> Self {
-        OperatorName("operator".into())
-    }
 }
 
 /// An actor with its credential, address and request.

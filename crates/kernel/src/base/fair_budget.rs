@@ -8,10 +8,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+
+use super::lock_unpoisoned;
 
 /// How a budget is shared.
 #[derive(Clone, Copy, Debug)]
@@ -217,7 +219,7 @@ impl<K: Clone + Eq + Hash> FairBudget<K> {
     }
 
     fn lock_state(&self) -> MutexGuard<'_, BudgetState<K>> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_unpoisoned(&self.0.state)
     }
 }
 

@@ -3,9 +3,9 @@
 //! [`publish`] writes the event and runs the statements of its [`Followers`] in the same transaction. So there is no outbox
 //! with a cursor that could skip: a committed event has its deliveries. The product declares the followers.
 
-mod fit;
 pub mod follow;
 mod kind;
+mod shorten;
 
 use std::fmt::Display;
 
@@ -107,7 +107,7 @@ async fn write_event(
         let room = BODY_BYTES_MAX.saturating_sub(body.len() - data.get().len());
         let data = serde_json::from_str(data.get()).map_err(Error::internal)?;
         let fits = |data: &serde_json::Value| serde_json::to_string(data).is_ok_and(|text| text.len() <= room);
-        body = render(&to_raw_json(&fit::shorten_data(data, record, fits))?)?;
+        body = render(&to_raw_json(&shorten::shorten_data(data, record, fits))?)?;
     }
     let WorkflowChain { depth, root } = tx.actor().chain;
     let (first_values, last_values): (_, [Value; 4]) =

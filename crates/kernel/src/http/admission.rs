@@ -6,7 +6,7 @@
 //! until answers are sent. Rate limits are in `limiter.rs`, connection timeouts in `connection_timeouts.rs`.
 
 use std::pin::pin;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
@@ -20,7 +20,7 @@ use super::app::App;
 use super::budgets::{Admission, AdmissionPermits, MemoryPermit, acquire_work};
 use super::context::RequestContext;
 use super::payer::Payer;
-use crate::base::{BudgetAccount, BudgetPermit, Code, Error, FairBudget, Result};
+use crate::base::{BudgetAccount, BudgetPermit, Code, Error, FairBudget, Result, lock_unpoisoned};
 
 /// How long a body or an answer waits for memory. Other requests release some all the time.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -173,7 +173,7 @@ impl RequestContext {
     }
 
     fn lock_permits(&self) -> MutexGuard<'_, AdmissionPermits> {
-        self.permits.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_unpoisoned(&self.permits)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::connection_timeouts::ActiveRequest;
+use crate::base::lock_unpoisoned;
 
 /// Bodies are handed over in chunks of this size, so that the last chunk is not taken before the first has been sent.
 const CHUNK_BYTES: usize = 16 * 1024;
@@ -128,18 +129,12 @@ impl<T: Send + Sync + Unpin + 'static> WatchedBody<T> {
     }
 }
 
-impl<T> WatchedBody<T> {
-    fn lock_body(&self) -> MutexGuard<'_, (HoldingBody<T>, Instant)> {
-        self.body.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Waits until the answer stalls, then breaks it off and closes its connection.
 async fn abort_when_stalled<T>(answer: Arc<Mutex<(HoldingBody<T>, Instant)>>, stall: StallLimit) {
     let mut until = Instant::now() + stall.timeout;
     loop {
         tokio::time::sleep_until(until).await;
-        let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answer = lock_unpoisoned(&answer);
         let (held, polled_at) = &mut *answer;
         until = *polled_at + stall.timeout;
         if until <= Instant::now() {
@@ -156,7 +151,7 @@ async fn abort_when_stalled<T>(answer: Arc<Mutex<(HoldingBody<T>, Instant)>>, st
 impl<T> Drop for WatchedBody<T> {
     fn drop(&mut self) {
         // Chunks that are not sent yet hold the resources, and the watch task runs until they are.
-        let mut answer = self.lock_body();
+        let mut answer = lock_unpoisoned(&self.body);
         answer.0.resources = None;
         answer.0.rest = Bytes::new();
         answer.0.body = Body::empty();
@@ -168,7 +163,7 @@ impl<T: Send + Sync + Unpin + 'static> HttpBody for WatchedBody<T> {
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let mut answer = self.lock_body();
+        let mut answer = lock_unpoisoned(&self.body);
         answer.1 = Instant::now();
         let resources = answer.0.resources.clone();
         // Copied, because a stalled stream would otherwise keep the whole buffer that the chunk is a slice of.
@@ -181,11 +176,11 @@ impl<T: Send + Sync + Unpin + 'static> HttpBody for WatchedBody<T> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.lock_body().0.is_end_stream()
+        lock_unpoisoned(&self.body).0.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.lock_body().0.size_hint()
+        lock_unpoisoned(&self.body).0.size_hint()
     }
 }
 

@@ -50,7 +50,7 @@ pub struct App {
     /// When the last readiness probe ran and its result, so that a flood of probes costs one query a second.
     pub last_probe: Mutex<Option<(Instant, bool)>>,
     pub(super) admission: Admission,
-    /// Requests that wait for news, by payer and by actor (user, key or pass).
+    /// Requests that wait for news, by payer and by actor (user, key or custom credential).
     pub(super) payer_waits: FairBudget<Payer>,
     pub(super) actor_waits: FairBudget<Arc<str>>,
     /// Lists that are being streamed.

@@ -1,7 +1,7 @@
 //! The state of one request, from its arrival to its line in the access log.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::extract::Request;
 use axum::http::request::Parts;
@@ -15,7 +15,7 @@ use super::payer::Payer;
 use super::rate_policy::RatePolicy;
 use super::rate_state::RateState;
 use super::trace::{TraceParent, request_id};
-use crate::base::{BudgetPermit, Error, Result, TenantId};
+use crate::base::{BudgetPermit, Error, Result, TenantId, lock_unpoisoned};
 
 /// The data that the connection adds to a request.
 #[derive(Clone)]
@@ -57,15 +57,15 @@ impl RequestContext {
     }
 
     pub(crate) fn set_rate_state(&self, state: RateState) {
-        *self.rate_state.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+        *lock_unpoisoned(&self.rate_state) = Some(state);
     }
 
     /// The budget that was charged last; none before the first charge.
     pub(super) fn rate_state(&self) -> Option<RateState> {
-        *self.rate_state.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock_unpoisoned(&self.rate_state)
     }
 
-    /// The id of the user, key or pass, for the log and the budgets.
+    /// The id of the user, key or custom credential, for the log and the budgets.
     pub(crate) fn set_actor_id(&self, who: Arc<str>) {
         let _ = self.actor_id.set(who);
     }
@@ -90,7 +90,7 @@ impl RequestContext {
         self.rate_state().and_then(|state| state.tenant)
     }
 
-    /// The id of the user, key or pass, once it is known.
+    /// The id of the user, key or custom credential, once it is known.
     pub(super) fn actor_id(&self) -> Option<Arc<str>> {
         self.actor_id.get().cloned()
     }

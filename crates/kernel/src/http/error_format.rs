@@ -38,8 +38,8 @@ pub type RefusalPage = fn(error: &Error, request_id: &str, page: Option<&'static
 
 /// The format of a request's refusals, if they are not always a problem.
 pub(super) enum ErrorFormat {
-    /// Set when a handler extracts a [`PassHolder`](super::PassHolder): earlier refusals are problems.
-    Pass {
+    /// Set when a handler extracts a [`CredentialHolder`](super::CredentialHolder): earlier refusals are problems.
+    CustomCredential {
         /// The `WWW-Authenticate` header.
         challenge: &'static str,
         /// The renderer, and a copy of the request's headers for it.
@@ -53,7 +53,7 @@ impl ErrorFormat {
     /// The body in place of a problem.
     pub fn render_body(&self, error: &Error, request_id: &str) -> Option<Response> {
         match self {
-            ErrorFormat::Pass { renderer, .. } => {
+            ErrorFormat::CustomCredential { renderer, .. } => {
                 let (renderer, headers) = renderer.as_ref()?;
                 renderer(headers, error).map(RenderedError::into_body_response)
             }
@@ -68,7 +68,7 @@ impl ErrorFormat {
     /// The `WWW-Authenticate` header, where it differs from the default.
     pub fn challenge(&self) -> Option<HeaderValue> {
         match self {
-            ErrorFormat::Pass { challenge, .. } => Some(HeaderValue::from_static(challenge)),
+            ErrorFormat::CustomCredential { challenge, .. } => Some(HeaderValue::from_static(challenge)),
             ErrorFormat::Html { .. } => None,
         }
     }

@@ -5,13 +5,13 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::account::{RateAccount, RateSubject};
 use super::address::ClientAddress;
 use super::rate_policy::{RatePolicy, RateTable, TENANT_FACTOR};
 use super::rate_state::RateState;
-use crate::base::{Env, Error, MINUTE_MS, Result, SECOND_MS, TenantId};
+use crate::base::{Env, Error, MINUTE_MS, Result, SECOND_MS, TenantId, lock_unpoisoned};
 use crate::store::{Db, Value};
 
 /// The requests of one account in the shard's window.
@@ -113,7 +113,7 @@ impl RateLimiter {
             return true;
         }
         let second = self.env.now().as_millis().div_euclid(SECOND_MS);
-        let mut look_ups = self.look_ups.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut look_ups = lock_unpoisoned(&self.look_ups);
         if look_ups.second != second || look_ups.counts.len() >= LOOK_UP_ADDRESSES_MAX {
             *look_ups = LookUps { second, counts: HashMap::new() };
         }
@@ -201,7 +201,7 @@ impl RateLimiter {
 /// Locks a shard and moves it to this window. A shard may be one window ahead of a request that read the time just before
 /// the minute ended. A shard further ahead was moved by a wrong clock that has been corrected since.
 fn lock_window(shard: &Mutex<RateShard>, window: i64) -> MutexGuard<'_, RateShard> {
-    let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shard = lock_unpoisoned(shard);
     if shard.window < window || shard.window > window + 1 {
         shard.window = window;
         shard.buckets.clear();

@@ -6,7 +6,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::access::Access;
 use super::app::SharedApp;
-use super::pass::{Pass, PassHolder};
+use super::custom_credential::{CredentialHolder, CustomCredential};
 use super::rules::{Route, Rules};
 
 /// Made by [`operations!`](crate::operations).
@@ -74,14 +74,14 @@ impl<R: Route> TenantDoor for Access<R> {
     const RULES: Rules = R::RULES;
 }
 
-/// The first argument of a handler of an internal route: a pass, or the credentials of a tenant's route.
+/// The first argument of a handler of an internal route: a custom credential, or the credentials of a tenant's route.
 #[diagnostic::on_unimplemented(
     message = "this handler does not say who may call it",
-    note = "its first argument must be `PassHolder<P, R>` or `Access<R>`, where `kernel::rules!` declares `R`"
+    note = "its first argument must be `CredentialHolder<C, R>` or `Access<R>`, where `kernel::rules!` declares `R`"
 )]
 pub trait InternalDoor {}
 
-impl<P: Pass, R: Route> InternalDoor for PassHolder<P, R> {}
+impl<C: CustomCredential, R: Route> InternalDoor for CredentialHolder<C, R> {}
 impl<R: Route> InternalDoor for Access<R> {}
 
 /// The arguments of a handler in axum's form: a marker type, then the types of the arguments.

@@ -2,10 +2,12 @@
 //! takes longer than the count itself.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use axum::http::Method;
 use metrics::{Counter, Histogram};
+
+use crate::base::lock_unpoisoned;
 
 /// The cached series by route. Routes, methods and statuses are bounded, and so is the cache.
 #[derive(Default)]
@@ -21,7 +23,7 @@ struct RequestSeries {
 impl RequestMetrics {
     pub fn record_request(&self, method: &Method, route: &str, status: u16, seconds: f64) {
         let method = method_label(method);
-        let mut routes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut routes = lock_unpoisoned(&self.0);
         let of_route = routes.get(route).map(Vec::as_slice).unwrap_or_default();
         if let Some(series) = of_route.iter().find(|series| series.status == status && series.method == method) {
             return series.record_seconds(seconds);

@@ -1,9 +1,9 @@
 //! Idempotency keys in use: a second request with a key is refused while the first one is running.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use crate::base::{Code, Error, Result, sha256};
+use crate::base::{Code, Error, Result, lock_unpoisoned, sha256};
 
 /// Keys whose first request is still running on this node. The database's lock covers other nodes.
 #[derive(Clone, Default)]
@@ -17,7 +17,7 @@ pub(super) struct RunningKey {
 impl RunningKeys {
     pub(super) fn start_key(&self, name: &str) -> Result<RunningKey> {
         let name = sha256(name.as_bytes());
-        if !self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name) {
+        if !lock_unpoisoned(&self.0).insert(name) {
             return Err(in_progress_error());
         }
         Ok(RunningKey { keys: self.clone(), name })
@@ -26,7 +26,7 @@ impl RunningKeys {
 
 impl Drop for RunningKey {
     fn drop(&mut self) {
-        self.keys.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
+        lock_unpoisoned(&self.keys.0).remove(&self.name);
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
@@ -14,7 +14,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Result, lock_unpoisoned};
 
 /// The certificate chain and its key, as PEM files.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct TlsFiles {
 pub struct Certificates {
     files: TlsFiles,
     provider: Arc<CryptoProvider>,
-    current: RwLock<Arc<CertifiedKey>>,
+    current: Mutex<Arc<CertifiedKey>>,
     /// The stamps of the files when they were last read, and whether they were valid.
     seen: Mutex<(FileStamps, bool)>,
 }
@@ -43,7 +43,7 @@ impl Certificates {
         Ok(Arc::new(Certificates {
             files: files.clone(),
             provider,
-            current: RwLock::new(Arc::new(current)),
+            current: Mutex::new(Arc::new(current)),
             seen: Mutex::new((seen, true)),
         }))
     }
@@ -52,7 +52,7 @@ impl Certificates {
     /// one is reported once and the old one stays in use, because the two files are seldom replaced at the same moment.
     pub fn reload_files(&self) -> Result<bool> {
         let now = file_stamps(&self.files);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock_unpoisoned(&self.seen);
         let changed = seen.0 != now;
         if !changed && seen.1 {
             return Ok(false);
@@ -61,7 +61,7 @@ impl Certificates {
         *seen = (now, fresh.is_ok());
         match fresh {
             Ok(fresh) => {
-                *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
+                *lock_unpoisoned(&self.current) = Arc::new(fresh);
                 Ok(true)
             }
             Err(error) if changed => Err(error),
@@ -82,7 +82,7 @@ impl Certificates {
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.current.read().unwrap_or_else(PoisonError::into_inner).clone())
+        Some(lock_unpoisoned(&self.current).clone())
     }
 }
 

@@ -33,8 +33,6 @@ pub fn request_id(headers: &HeaderMap, env: &Env) -> Arc<str> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceParent {
     trace_id: String,
-    parent_id: String,
-    flags: String,
 }
 
 impl TraceParent {
@@ -47,31 +45,20 @@ impl TraceParent {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let hex = |part: &str, len: usize| {
-            let valid = part.len() == len && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-            valid.then(|| part.to_owned())
+        let is_hex = |part: &str, len: usize| {
+            part.len() == len && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
         };
+        let is_id = |part: &str, len: usize| is_hex(part, len) && part.bytes().any(|b| b != b'0');
         let mut parts = text.split('-');
-        let version = hex(parts.next()?, 2).filter(|version| version != "ff")?;
-        let trace_id = hex(parts.next()?, 32).filter(|id| id.bytes().any(|b| b != b'0'))?;
-        let parent_id = hex(parts.next()?, 16).filter(|id| id.bytes().any(|b| b != b'0'))?;
-        let flags = hex(parts.next()?, 2)?;
+        let (version, trace_id, parent_id, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let is_valid = is_hex(version, 2) && version != "ff" && is_id(trace_id, 32) && is_id(parent_id, 16);
         // Version 00 ends here; later versions may have more parts.
-        (version != "00" || parts.next().is_none()).then_some(TraceParent { trace_id, parent_id, flags })
+        let is_whole = is_hex(flags, 2) && (version != "00" || parts.next().is_none());
+        (is_valid && is_whole).then(|| TraceParent { trace_id: trace_id.to_owned() })
     }
 
     pub fn trace_id(&self) -> &str {
         &self.trace_id
-    }
-
-    /// The header for a call that this request causes: the same trace with a new span.
-    pub fn child_header(&self, env: &Env) -> String {
-        let span = u64::from_be_bytes(env.random.secret_bytes()) | 1;
-        format!("00-{}-{span:016x}-{}", self.trace_id, self.flags)
-    }
-
-    pub fn parent_id(&self) -> &str {
-        &self.parent_id
     }
 }
 

@@ -4,7 +4,7 @@
 //! reads the answer and can reuse the connection. Otherwise the answer says `Connection: close`.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 
 use super::rules::BODY_BYTES_MAX;
+use crate::base::lock_unpoisoned;
 
 /// A body that the API would have accepted is drained.
 const DRAIN_BYTES_MAX: u64 = BODY_BYTES_MAX as u64;
@@ -54,7 +55,7 @@ impl UnreadBody {
     /// Drains the body, or adds `Connection: close` to the answer.
     pub async fn drain_or_close(self, response: &mut Response) {
         let untouched = {
-            let mut lent = lock_body(&self.0);
+            let mut lent = lock_unpoisoned(&self.0);
             if lent.ended {
                 return;
             }
@@ -91,16 +92,12 @@ async fn drain_body(mut body: Body) -> bool {
 
 struct BorrowedBody(Arc<Mutex<LentBody>>);
 
-fn lock_body(lent: &Mutex<LentBody>) -> MutexGuard<'_, LentBody> {
-    lent.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl HttpBody for BorrowedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let mut lent = lock_body(&self.0);
+        let mut lent = lock_unpoisoned(&self.0);
         lent.begun = true;
         let polled = Pin::new(&mut lent.body).poll_frame(cx);
         lent.ended = matches!(polled, Poll::Ready(None)) || lent.body.is_end_stream();
@@ -108,11 +105,11 @@ impl HttpBody for BorrowedBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        lock_body(&self.0).body.is_end_stream()
+        lock_unpoisoned(&self.0).body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        lock_body(&self.0).body.size_hint()
+        lock_unpoisoned(&self.0).body.size_hint()
     }
 }
 

@@ -7,14 +7,14 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::target::TargetHost;
-use crate::base::{BudgetLimits, BudgetPermit, FairBudget, TenantId};
+use crate::base::{BudgetLimits, BudgetPermit, FairBudget, TenantId, lock_unpoisoned};
 
 /// The source of name resolution.
 #[derive(Clone, Default)]
@@ -112,7 +112,7 @@ impl Resolver {
         if is_localhost(name) {
             return Lookup::from_answer(Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
         }
-        let mut tenants = lock_tenants(&self.tenants);
+        let mut tenants = lock_unpoisoned(&self.tenants);
         let lookups = tenants.entry(tenant).or_default();
         if let Some(stage) = lookups.get(name) {
             return Lookup(stage.clone());
@@ -180,7 +180,7 @@ struct LookupEntry {
 
 impl Drop for LookupEntry {
     fn drop(&mut self) {
-        let mut tenants = lock_tenants(&self.tenants);
+        let mut tenants = lock_unpoisoned(&self.tenants);
         if let Some(lookups) = tenants.get_mut(&self.tenant) {
             lookups.remove(&self.name);
             if lookups.is_empty() {
@@ -188,10 +188,6 @@ impl Drop for LookupEntry {
             }
         }
     }
-}
-
-fn lock_tenants(tenants: &LookupsByTenant) -> MutexGuard<'_, HashMap<Option<TenantId>, TenantLookups>> {
-    tenants.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is_localhost(name: &str) -> bool {
@@ -216,7 +212,7 @@ mod tests {
             let _entered = handle.enter();
             let resolver = Resolver::new(NameSource::Table(Arc::new(|_| Vec::new())), Duration::from_secs(1));
             drop(resolver.look_up(&TargetHost::Name("name.test".to_owned()), None));
-            done.send(lock_tenants(&resolver.tenants).is_empty())
+            done.send(lock_unpoisoned(&resolver.tenants).is_empty())
         });
         assert_eq!(ended.recv_timeout(Duration::from_mins(1)), Ok(true));
         Ok(())

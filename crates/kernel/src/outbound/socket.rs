@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::client::TlsStream;
 
-use crate::base::TenantId;
+use crate::base::{TenantId, lock_unpoisoned};
 
 tokio::task_local! {
     /// The progress of the current request. hyper's client gives the connector only the URI, and it needs the deadline too.
@@ -96,7 +96,7 @@ impl RequestProgress {
     }
 
     pub fn lock_state(&self) -> MutexGuard<'_, ProgressState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_unpoisoned(&self.state)
     }
 }
 
@@ -159,7 +159,7 @@ impl ConnectionHandle {
     }
 
     fn lock_end(&self) -> MutexGuard<'_, ConnectionEnd> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_unpoisoned(&self.end)
     }
 
     /// Whether the connection was opened for this request, and not reused from an earlier one.

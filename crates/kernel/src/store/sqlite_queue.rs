@@ -9,7 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Result, lock_unpoisoned};
 
 use super::handle::FairnessKey;
 
@@ -102,7 +102,7 @@ impl<T> FairQueue<T> {
     }
 
     fn lock_state(&self) -> MutexGuard<'_, FairQueueState<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_unpoisoned(&self.state)
     }
 }
 

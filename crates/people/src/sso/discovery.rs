@@ -6,10 +6,12 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use kernel::base::{BudgetLimits, BudgetPermit, DAY_MS, FairBudget, HOUR_MS, SECOND_MS, Timestamp, WallClock};
+use kernel::base::{
+    BudgetLimits, BudgetPermit, DAY_MS, FairBudget, HOUR_MS, SECOND_MS, Timestamp, WallClock, lock_unpoisoned,
+};
 use kernel::http::{ClientAddress, SharedApp};
 use kernel::outbound::Target;
 use serde_json::{Map, Value};
@@ -197,10 +199,6 @@ pub type ProviderPermit = Arc<BudgetPermit<ProviderWaiter>>;
 /// Whether `at` is less than `ms` ago. A future moment is not: the clock was set back since, so its age is unknown.
 fn is_within(at: Timestamp, now: Timestamp, ms: i64) -> bool {
     at <= now && now < at.plus_ms(ms)
-}
-
-fn lock_unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The metadata of a provider. Only a missing document, or one older than a day, is waited for, and that takes a permit.

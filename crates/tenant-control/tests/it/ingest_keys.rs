@@ -7,10 +7,10 @@ use kernel::args;
 use kernel::audit::{self, NewAuditEntry};
 use kernel::auth::{Tenant, open_as_operator};
 use kernel::base::{Actor, Code, Result};
-use kernel::http::{Api, PassHolder, RatePolicy, Raw, RawAnswer, Rules};
+use kernel::http::{Api, CredentialHolder, RatePolicy, Raw, RawAnswer, Rules};
 use kernel::rules;
 use serde_json::json;
-use tenant_control::features::ingest_keys::pass::IngestPass;
+use tenant_control::features::ingest_keys::credential::IngestCredential;
 use tenant_control::features::ingest_keys::{self, LIVE_KEYS_MAX};
 use tenant_control::features::organizations::{self, Organization};
 
@@ -27,7 +27,7 @@ rules! {
 }
 
 /// Answers with the organization that the key is bound to.
-async fn report(agent: PassHolder<IngestPass, Reporting>, body: Raw) -> Result<RawAnswer> {
+async fn report(agent: CredentialHolder<IngestCredential, Reporting>, body: Raw) -> Result<RawAnswer> {
     body.read_body().await?;
     let reach = *agent.reach();
     agent

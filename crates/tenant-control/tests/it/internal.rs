@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use kernel::audit::{self, NewAuditEntry};
 use kernel::base::{ActorKind, ActorRef, Code, Error, Result, TenantId, sha256};
 use kernel::http::{
-    Api, App, NoContent, Pass, PassHolder, PassOwner, QueryString, RatePolicy, Raw, RawAnswer, RenderedError, Rules,
+    Api, App, CredentialHolder, CredentialOwner, CustomCredential, NoContent, QueryString, RatePolicy, Raw, RawAnswer,
+    RenderedError, Rules,
 };
 use kernel::rules;
 use kernel::store::Db;
@@ -35,7 +36,7 @@ struct Agent {
     password: String,
 }
 
-impl Pass for Agent {
+impl CustomCredential for Agent {
     const CHALLENGE: &'static str = "Basic realm=\"reports\"";
 
     type Reach = ();
@@ -53,16 +54,21 @@ impl Pass for Agent {
         sha256(format!("{}:{}", self.slug, self.password).as_bytes())
     }
 
-    async fn find_owner(&self, all: &Db, _: &App) -> Result<Option<PassOwner<()>>> {
+    async fn find_owner(&self, all: &Db, _: &App) -> Result<Option<CredentialOwner<()>>> {
         let sql = "SELECT id FROM tenants WHERE slug = $1";
         let tenant: Option<TenantId> = all.find(sql, kernel::args![self.slug]).await?;
         let who = ActorRef { kind: ActorKind::System, id: None, name: format!("Agent of {}", self.slug) };
         let id = format!("agent_{}", self.slug).into();
-        Ok(tenant.filter(|_| self.password == "right").map(|tenant| PassOwner { tenant, id, actor: who, reach: () }))
+        Ok(tenant.filter(|_| self.password == "right").map(|tenant| CredentialOwner {
+            tenant,
+            id,
+            actor: who,
+            reach: (),
+        }))
     }
 }
 
-async fn report(agent: PassHolder<Agent, Reporting>, query: QueryString<()>, body: Raw) -> Result<NoContent> {
+async fn report(agent: CredentialHolder<Agent, Reporting>, query: QueryString<()>, body: Raw) -> Result<NoContent> {
     query.parse()?;
     let body = body.read_body().await?;
     let (what, bytes) = (body.media_type, body.bytes.len());
@@ -87,7 +93,7 @@ fn say(text: String) -> RenderedError {
 }
 
 /// Gives back what it gets, unless it is told to refuse.
-async fn converse(_agent: PassHolder<Agent, Speaking>, body: Raw) -> Response {
+async fn converse(_agent: CredentialHolder<Agent, Speaking>, body: Raw) -> Response {
     match body.read_body().await {
         Ok(body) if body.bytes == b"refuse" => {
             say("by its body,conflict".to_owned()).into_answer(Error::conflict("No."))

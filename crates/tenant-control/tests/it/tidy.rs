@@ -235,9 +235,9 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
         3,
         "whose a key or cookie is, is what the read finds out; and which there are at all",
     ),
-    ("crates/kernel/src/http/pass.rs", "Credentials", 1, "whose a pass is, is what the read finds out"),
+    ("crates/kernel/src/http/custom_credential.rs", "Credentials", 1, "whose it is, is what the read finds out"),
     ("crates/kernel/src/http/guest.rs", "SignIn", 1, "whose a domain or a sign-on is, is what the read finds out"),
-    ("crates/kernel/src/auth/people.rs", "Startup", 1, "whether there is any tenant yet"),
+    ("crates/kernel/src/auth/tenants.rs", "Startup", 1, "whether there is any tenant yet"),
     (
         "crates/kernel/src/auth/sessions.rs",
         "SignIn",

@@ -45,7 +45,6 @@ crate::statements! {
         StepColumns::SELECT,
         " AND kind = $2 AND lane = $3 AND next_at <= $4 ORDER BY next_at, owner_id, name LIMIT $5 OFFSET $6"
     ];
-    NEXT_DUE = "SELECT MIN(next_at) FROM steps WHERE tenant_id = $1 AND kind = $2 AND lane = $3 AND next_at IS NOT NULL";
     STATES = "SELECT name, state, next_at FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4";
     OUTPUTS = "SELECT name, state, output FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4";
     ERRORS = "SELECT name, state, error FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4";
@@ -321,14 +320,4 @@ pub async fn list_due_steps(
     offset: i64,
 ) -> Result<Vec<StepRecord>> {
     db.list(DUE, crate::args![lane.kind(), lane.key, now, limit, offset]).await
-}
-
-/// When the next step of the lane is due.
-pub async fn find_next_due(tx: &mut Tx, lane: &LeasedLane) -> Result<Option<Timestamp>> {
-    tx.get_one(NEXT_DUE, crate::args![lane.kind(), lane.key]).await
-}
-
-/// Like [`find_next_due`], outside of a transaction.
-pub async fn find_next_due_now(db: &Db, lane: &LeasedLane) -> Result<Option<Timestamp>> {
-    db.get_one(NEXT_DUE, crate::args![lane.kind(), lane.key]).await
 }

@@ -1,6 +1,6 @@
 //! Credentials other than API keys and session cookies, for undocumented routes: for example an agent's ingest key.
 //!
-//! A feature implements [`Pass`], which reads the credential from the headers and finds its owner. The rest is the same as
+//! A feature implements [`CustomCredential`], which reads the credential from the headers and finds its owner. The rest is the same as
 //! for every request: 401 and the budget of failed attempts, the owner's rate limit, admission, and the id in the log.
 
 use std::marker::PhantomData;
@@ -22,44 +22,48 @@ use crate::base::{Actor, ActorRef, Code, Error, Result, TenantId, WorkflowChain}
 use crate::store::{Db, Purpose};
 
 /// A kind of credential.
-pub trait Pass: Sized + Send + Sync + 'static {
+pub trait CustomCredential: Sized + Send + Sync + 'static {
     /// The `WWW-Authenticate` header of a 401.
     const CHALLENGE: &'static str;
 
-    /// Which of the tenant's records the pass gives access to.
+    /// Which of the tenant's records the credential gives access to.
     type Reach: Send + Sync;
 
-    /// The pass in a request's headers, checked for its syntax alone. Requests with a second credential are refused before
+    /// The credential in a request's headers, checked for its syntax alone. Requests with a second credential are refused before
     /// with 400.
     fn from_headers(headers: &HeaderMap) -> Option<Self>;
 
-    /// A hash of the secret. A pass that was valid on this node before is looked up even past the address's budget.
+    /// A hash of the secret. A credential that was valid on this node before is looked up even past the address's budget.
     fn secret_hash(&self) -> [u8; 32];
 
-    /// The owner of the pass, if it is valid. `all` is a system door: the read finds out which tenant the pass belongs to.
-    fn find_owner(&self, all: &Db, app: &App) -> impl Future<Output = Result<Option<PassOwner<Self::Reach>>>> + Send;
+    /// The owner of the credential, if it is valid. `all` is a system door: the read finds out which tenant the credential belongs to.
+    fn find_owner(
+        &self,
+        all: &Db,
+        app: &App,
+    ) -> impl Future<Output = Result<Option<CredentialOwner<Self::Reach>>>> + Send;
 }
 
-/// The tenant and the rights that a pass stands for.
-pub struct PassOwner<Reach> {
+/// The tenant and the rights that a credential stands for.
+pub struct CredentialOwner<Reach> {
     pub tenant: TenantId,
-    /// The pass's own id, for the log and for its rate limit.
+    /// The credential's own id, for the log and for its rate limit.
     pub id: Arc<str>,
-    /// The actor of changes that are made with the pass.
+    /// The actor of changes that are made with the credential.
     pub actor: ActorRef,
     pub reach: Reach,
 }
 
-/// The caller with a valid pass, admitted by the rules `R`. It is the first argument of such a route's handler.
-pub struct PassHolder<P: Pass, R> {
-    pass: P,
-    owner: PassOwner<P::Reach>,
+/// The caller with a valid credential, admitted by the rules `R`. It is the first argument of such a route's handler.
+pub struct CredentialHolder<C: CustomCredential, R> {
+    credential: C,
+    owner: CredentialOwner<C::Reach>,
     app: SharedApp,
     context: Arc<RequestContext>,
     route: PhantomData<fn() -> R>,
 }
 
-impl<P: Pass, R> PassHolder<P, R> {
+impl<C: CustomCredential, R> CredentialHolder<C, R> {
     /// The tenant's handle.
     pub fn db(&self) -> Db {
         let actor = Actor {
@@ -76,11 +80,11 @@ impl<P: Pass, R> PassHolder<P, R> {
         &self.app
     }
 
-    pub fn pass(&self) -> &P {
-        &self.pass
+    pub fn credential(&self) -> &C {
+        &self.credential
     }
 
-    pub fn reach(&self) -> &P::Reach {
+    pub fn reach(&self) -> &C::Reach {
         &self.owner.reach
     }
 
@@ -99,29 +103,29 @@ impl<P: Pass, R> PassHolder<P, R> {
     }
 }
 
-impl<P: Pass, R: Route> FromRequestParts<SharedApp> for PassHolder<P, R> {
+impl<C: CustomCredential, R: Route> FromRequestParts<SharedApp> for CredentialHolder<C, R> {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self> {
         const {
             assert!(R::RULES.is_by_caller(), "a caller does not pay with the budget of an address");
-            assert!(R::RULES.scopes.is_empty() && R::RULES.sessions_only.is_none(), "a pass has neither");
+            assert!(R::RULES.scopes.is_empty() && R::RULES.sessions_only.is_none(), "a custom credential has neither");
         };
         let context = RequestContext::from_parts(parts)?;
         let renderer = R::RULES.error_renderer.map(|renderer| (renderer, parts.headers.clone()));
-        context.set_error_format(ErrorFormat::Pass { challenge: P::CHALLENGE, renderer });
-        let (pass, owner) = admit_holder::<P>(parts, app, &context, &R::RULES).await?;
-        Ok(PassHolder { pass, owner, app: app.clone(), context, route: PhantomData })
+        context.set_error_format(ErrorFormat::CustomCredential { challenge: C::CHALLENGE, renderer });
+        let (credential, owner) = admit_holder::<C>(parts, app, &context, &R::RULES).await?;
+        Ok(CredentialHolder { credential, owner, app: app.clone(), context, route: PhantomData })
     }
 }
 
-async fn admit_holder<P: Pass>(
+async fn admit_holder<C: CustomCredential>(
     parts: &mut Parts,
     app: &SharedApp,
     context: &Arc<RequestContext>,
     rules: &Rules,
-) -> Result<(P, PassOwner<P::Reach>)> {
-    let (pass, owner) = match authenticate_pass::<P>(app, context, &parts.headers).await {
+) -> Result<(C, CredentialOwner<C::Reach>)> {
+    let (credential, owner) = match find_credential_owner::<C>(app, context, &parts.headers).await {
         Ok(found) => found,
         Err(error) if error.code().status() >= 500 => return Err(error),
         Err(error) => return Err(context.charge_address(app, RatePolicy::Public).err().unwrap_or(error)),
@@ -132,26 +136,27 @@ async fn admit_holder<P: Pass>(
     verdict?;
     context.admit_request(app, &parts.method).await?;
     rules.body.insert_into(parts);
-    Ok((pass, owner))
+    Ok((credential, owner))
 }
 
-async fn authenticate_pass<P: Pass>(
+async fn find_credential_owner<C: CustomCredential>(
     app: &SharedApp,
     context: &Arc<RequestContext>,
     headers: &HeaderMap,
-) -> Result<(P, PassOwner<P::Reach>)> {
+) -> Result<(C, CredentialOwner<C::Reach>)> {
     // Refuses requests with two credentials of any kind.
     PresentedCredential::from_headers(headers, app.settings.base_url.cookie_name())?;
-    let pass = P::from_headers(headers).ok_or_else(invalid_pass)?;
-    let hash = pass.secret_hash();
+    let credential = C::from_headers(headers).ok_or_else(invalid_credential)?;
+    let hash = credential.secret_hash();
     if !app.credentials.is_known(&hash) {
         admit_look_up(app, context)?;
     }
-    let found = pass.find_owner(&app.store.system(Purpose::Credentials), app).await;
-    let owner = app.credentials.update_known_pass(hash, found.and_then(|owner| owner.ok_or_else(invalid_pass)))?;
-    Ok((pass, owner))
+    let found = credential.find_owner(&app.store.system(Purpose::Credentials), app).await;
+    let owner =
+        app.credentials.update_known_custom(hash, found.and_then(|owner| owner.ok_or_else(invalid_credential)))?;
+    Ok((credential, owner))
 }
 
-fn invalid_pass() -> Error {
+fn invalid_credential() -> Error {
     Error::new(Code::Unauthenticated, "Send a valid credential of the kind that WWW-Authenticate names.")
 }

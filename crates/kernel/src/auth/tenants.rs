@@ -1,10 +1,8 @@
-//! Tenants, which the operator creates at the command line, and users as other records refer to them. Creating and changing
-//! users belongs to the features.
+//! Tenants, which the operator creates at the command line.
 
 use super::principal::Tenant;
 use crate::audit::{self, NewAuditEntry};
-use crate::base::{Actor, Error, Label, OnDuplicate, RecordId, Result, TenantId, UserId, check_slug};
-use crate::store::references::Referable;
+use crate::base::{Actor, Error, Label, OnDuplicate, Result, TenantId, check_slug};
 use crate::store::{Db, FromRow, Purpose, Row, Store, Tx};
 
 crate::statements! {
@@ -12,7 +10,6 @@ crate::statements! {
     INSERT_CLOCK = "INSERT INTO tenant_clocks (tenant_id, last_at, sequence) VALUES ($1, $2, 0)";
     FIND_TENANT = "SELECT id, slug, name FROM tenants WHERE slug = $1";
     LIST_TENANTS = "SELECT id, slug, name FROM tenants WHERE slug > $1 ORDER BY slug LIMIT $2";
-    FIND_ACTIVE_USER = "SELECT email, name FROM users WHERE tenant_id = $1 AND id = $2 AND status = 'active'";
     COUNT_TENANTS = "SELECT COUNT(*) FROM (SELECT id FROM tenants LIMIT 1) AS any_tenant";
 }
 
@@ -77,12 +74,4 @@ pub async fn list_tenants(db: &Db) -> Result<Vec<Tenant>> {
         }
         all.extend(rows);
     }
-}
-
-/// Users as other records refer to them: only active users, because nobody else can be assigned work.
-pub const USERS: Referable = Referable { prefix: UserId::PREFIX, table: "users", only: Some("status = 'active'") };
-
-/// The e-mail address and the name of an active user.
-pub async fn find_active_user(tx: &mut Tx, id: UserId) -> Result<Option<(String, String)>> {
-    tx.find(FIND_ACTIVE_USER, crate::args![id]).await
 }

@@ -4,14 +4,14 @@ use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use kernel::base::{ActorKind, ActorRef, Result, constant_time_eq, sha256};
-use kernel::http::{App, Pass, PassOwner};
+use kernel::http::{App, CredentialOwner, CustomCredential};
 use kernel::store::Db;
 
 use super::store::find_live_key;
 use super::{IngestKeyId, IngestKeySecret, IngestReach};
 
 /// A well-formed ingest key that has not been checked yet.
-pub struct IngestPass {
+pub struct IngestCredential {
     id: IngestKeyId,
     secret: IngestKeySecret,
 }
@@ -19,7 +19,7 @@ pub struct IngestPass {
 /// A valid pair has 96 characters in base64; longer values are not decoded.
 const CODED_BYTES_MAX: usize = 128;
 
-impl IngestPass {
+impl IngestCredential {
     fn parse(header: &str) -> Option<Self> {
         let (scheme, coded) = header.split_once(' ')?;
         let coded = coded.trim_matches(' ');
@@ -28,11 +28,11 @@ impl IngestPass {
         }
         let pair = String::from_utf8(BASE64.decode(coded).ok()?).ok()?;
         let (id, secret) = pair.split_once(':')?;
-        Some(IngestPass { id: id.parse().ok()?, secret: IngestKeySecret::parse(secret)? })
+        Some(IngestCredential { id: id.parse().ok()?, secret: IngestKeySecret::parse(secret)? })
     }
 }
 
-impl Pass for IngestPass {
+impl CustomCredential for IngestCredential {
     const CHALLENGE: &'static str = "Basic realm=\"ingest\", charset=\"UTF-8\"";
 
     type Reach = IngestReach;
@@ -45,13 +45,13 @@ impl Pass for IngestPass {
         sha256(self.secret.with_id(self.id).as_bytes())
     }
 
-    async fn find_owner(&self, all: &Db, app: &App) -> Result<Option<PassOwner<IngestReach>>> {
+    async fn find_owner(&self, all: &Db, app: &App) -> Result<Option<CredentialOwner<IngestReach>>> {
         let hash = self.secret.hash(self.id, &app.secrets);
         let live = find_live_key(all, self.id).await?.filter(|live| constant_time_eq(&live.secret_hash, &hash));
         let id = self.id.to_string();
         Ok(live.map(|live| {
             let name = format!("Ingest key {id}");
-            PassOwner {
+            CredentialOwner {
                 tenant: live.tenant_id,
                 id: id.as_str().into(),
                 actor: ActorRef { kind: ActorKind::System, id: Some(id), name },
@@ -77,9 +77,9 @@ mod tests {
     fn a_pair_is_read_however_the_scheme_is_spelt() {
         let header = basic_header(&format!("{ID}:{SECRET}"));
         for header in [header.clone(), header.replace("Basic", "basic"), header.replace("Basic", "BASIC ")] {
-            let pass = IngestPass::parse(&header).unwrap();
-            assert_eq!(pass.secret.with_id(pass.id), format!("{ID}:{SECRET}"), "{header}");
-            assert_eq!(pass.secret.last_four(), "abcd");
+            let credential = IngestCredential::parse(&header).unwrap();
+            assert_eq!(credential.secret.with_id(credential.id), format!("{ID}:{SECRET}"), "{header}");
+            assert_eq!(credential.secret.last_four(), "abcd");
         }
     }
 
@@ -108,7 +108,7 @@ mod tests {
         ];
         for header in refused {
             let shown: String = header.chars().take(120).collect();
-            assert!(IngestPass::parse(&header).is_none(), "{shown}");
+            assert!(IngestCredential::parse(&header).is_none(), "{shown}");
         }
     }
 }
