@@ -3,6 +3,7 @@
 pub mod api_keys;
 pub mod audit;
 pub mod cookie;
+pub mod identity_providers;
 pub mod organizations;
 pub mod session;
 pub mod sso;

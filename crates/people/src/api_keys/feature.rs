@@ -4,12 +4,12 @@ use feature_kit::{EventFamily, Feature};
 use kernel::auth::Scope;
 use kernel::jobs::Retention;
 
-use super::{API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_REVOKED, API_KEY_ROTATED, descendants, routes, store};
+use super::{API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_REVOKED, API_KEY_ROTATED, descendants, find, routes, store};
 
 pub const FEATURE: Feature = Feature {
     name: "api_keys",
     operations: routes::mount,
-    statements: &[descendants::store::STATEMENTS, store::STATEMENTS],
+    statements: &[descendants::store::STATEMENTS, find::store::STATEMENTS, store::STATEMENTS],
     event_kinds: &[
         || API_KEY_CREATED.describe(),
         || API_KEY_ROTATED.describe(),

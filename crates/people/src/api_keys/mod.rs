@@ -4,6 +4,10 @@
 
 pub mod descendants;
 pub mod feature;
+/// Reading keys.
+pub mod find {
+    pub mod store;
+}
 pub mod jobs;
 pub mod networks;
 pub mod routes;

@@ -13,7 +13,7 @@ use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::{ApiKey, ApiKeyChange, ApiKeyInput, ApiKeyRotation, ApiKeyStatus, NewKey, store};
+use super::{ApiKey, ApiKeyChange, ApiKeyInput, ApiKeyRotation, ApiKeyStatus, NewKey, find, store};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
@@ -57,10 +57,10 @@ pub async fn list_api_keys(caller: Access<Reading>, query: QueryString<ListQuery
     let db = caller.db();
     let query = query.parse()?;
     if let Some(id) = query.id {
-        return store::get_api_key(&db, id).await.map(OneOrPage::One);
+        return find::store::get_api_key(&db, id).await.map(OneOrPage::One);
     }
     let after = query.page.cursor_position(&caller, PATH)?;
-    let rows = store::list_api_keys(&db, query.status.as_deref(), after, query.page.fetch_limit()).await?;
+    let rows = find::store::list_api_keys(&db, query.status.as_deref(), after, query.page.fetch_limit()).await?;
     query.page.build_page(&caller, PATH, rows, |key| vec![key.created_at.into(), key.id.into()]).map(OneOrPage::Page)
 }
 

@@ -3,30 +3,22 @@
 use ipnet::IpNet;
 use kernel::args;
 use kernel::audit::{self, NewAuditEntry};
-use kernel::auth::{CredentialRef, PlainKey, Rights, Scopes};
+use kernel::auth::{CredentialRef, PlainKey, Rights};
 use kernel::base::{ApiKeyId, Code, DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId, Timestamp};
 use kernel::events;
 use kernel::http::IfMatch;
-use kernel::store::{Db, FromRow, Row, STEP_ROWS, Select, SortDirection, Tx, Value};
+use kernel::store::{Db, STEP_ROWS, Tx, Value};
 
-use super::descendants::store::{check_is_own, find_maker, narrow_descendants, revoke_with_descendants};
-use super::descendants::{self, KeyBounds};
+use super::descendants::KeyBounds;
+use super::descendants::store::{
+    check_is_own, delete_secrets, find_maker, narrow_descendants, revoke_with_descendants,
+};
+use super::find::store::{StoredApiKey, read_api_key, read_shown};
 use super::networks::{check_networks, check_takeover, intersect_networks, keep_networks};
 use super::{
     ACTIVE_KEYS_MAX, ANNOUNCE_MS, API_KEY_CREATED, API_KEY_EXPIRING, API_KEY_ROTATED, ApiKey, ApiKeyInput,
     ApiKeyStatus, EXPIRES_DAYS_MAX, NewKey, OVERLAP_HOURS_MAX, cap_at_maker_expiry, check_grant, resolve_expiry,
 };
-
-kernel::columns! {
-    /// The columns of a key and its last use.
-    struct ApiKeyColumns {
-        id = "k.id", name = "k.name", scopes = "k.scopes", allowed_cidrs = "k.allowed_cidrs", prefix = "k.prefix",
-        last_four = "k.last_four", expires_at = "k.expires_at", revoked_at = "k.revoked_at", last_used_at = "u.last_used_at",
-        last_used_ip = "u.last_used_ip", created_by_type = "k.created_by_type", created_by_id = "k.created_by_id",
-        created_by_name = "k.created_by_name", version = "k.version", created_at = "k.created_at",
-        updated_at = "k.updated_at",
-    }
-}
 
 kernel::columns! {
     /// The columns of a new key.
@@ -37,14 +29,6 @@ kernel::columns! {
 }
 
 kernel::statements! {
-    LIST = kernel::sql![
-        "SELECT ",
-        ApiKeyColumns::LIST,
-        " FROM api_keys k LEFT JOIN api_key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.id WHERE k.tenant_id = $1"
-    ];
-    GET = kernel::sql![LIST, " AND k.id = $2"];
-    ACTIVE = "SELECT id FROM api_keys /* INDEXED BY api_keys_by_end */
-        WHERE tenant_id = $1 AND revoked_at IS NULL AND expires_at > $2 ORDER BY expires_at LIMIT $3";
     COUNT_ACTIVE = "SELECT COUNT(*) FROM api_keys WHERE tenant_id = $1 AND revoked_at IS NULL AND expires_at > $2";
     INSERT = NewApiKeyColumns::INSERT;
     /// The public id must be unique in the whole installation.
@@ -83,115 +67,6 @@ kernel::statements! {
             AND k.expiry_announced ORDER BY k.expires_at LIMIT $3)";
     CLEAN_SECRETS = "DELETE FROM api_key_secrets WHERE public_id IN
         (SELECT public_id FROM api_key_secrets WHERE valid_until < $1 ORDER BY valid_until LIMIT $2)";
-    DELETE_SECRETS = "DELETE FROM api_key_secrets WHERE tenant_id = $1 AND key_id = $2";
-}
-
-/// A key as stored. Whether it has expired depends on the time of reading.
-struct StoredApiKeyRecord {
-    record: ApiKey,
-    scopes: Scopes,
-}
-
-impl FromRow for StoredApiKeyRecord {
-    fn from_row(row: &Row<'_>) -> Result<Self> {
-        const AT: ApiKeyColumns<usize> = ApiKeyColumns::AT;
-        let scopes = Scopes::from_json(&row.get::<String>(AT.scopes)?)?;
-        let revoked_at: Option<Timestamp> = row.get(AT.revoked_at)?;
-        let record = ApiKey {
-            id: row.get(AT.id)?,
-            name: row.get(AT.name)?,
-            scopes: scopes.granted_words().to_vec(),
-            allowed_cidrs: serde_json::from_str(&row.get::<String>(AT.allowed_cidrs)?).map_err(Error::internal)?,
-            prefix: row.get(AT.prefix)?,
-            last_four: row.get(AT.last_four)?,
-            status: if revoked_at.is_some() { ApiKeyStatus::Revoked } else { ApiKeyStatus::Active },
-            expires_at: row.get(AT.expires_at)?,
-            last_used_at: row.get(AT.last_used_at)?,
-            last_used_ip: row.get(AT.last_used_ip)?,
-            created_by: row.get_actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
-            version: row.get(AT.version)?,
-            created_at: row.get(AT.created_at)?,
-            updated_at: row.get(AT.updated_at)?,
-        };
-        Ok(StoredApiKeyRecord { record, scopes })
-    }
-}
-
-impl StoredApiKeyRecord {
-    fn key_bounds(&self) -> KeyBounds {
-        let ApiKey { allowed_cidrs, expires_at, .. } = &self.record;
-        KeyBounds { scopes: self.scopes.clone(), networks: allowed_cidrs.clone(), expires_at: *expires_at }
-    }
-
-    fn into_api_key(mut self, now: Timestamp) -> ApiKey {
-        if self.record.status == ApiKeyStatus::Active && self.record.expires_at <= now {
-            self.record.status = ApiKeyStatus::Expired;
-        }
-        self.record
-    }
-}
-
-pub async fn get_api_key(db: &Db, id: ApiKeyId) -> Result<ApiKey> {
-    let key: StoredApiKeyRecord = db.get_one(GET, args![id]).await?;
-    Ok(key.into_api_key(db.env().now()))
-}
-
-/// Whether a key comes after the cursor of a page.
-fn is_after_cursor(key: &ApiKey, cursor: Option<&[Value]>) -> bool {
-    match cursor {
-        Some([Value::Int(at), Value::Text(id)]) => (key.created_at.as_millis(), key.id.to_string()) < (*at, id.clone()),
-        _ => true,
-    }
-}
-
-/// Newest first; without `status`, all but revoked keys. Revoked and expired keys are never deleted, so each part is read
-/// along an index that holds hardly anything else.
-pub async fn list_api_keys(
-    db: &Db,
-    status: Option<&[ApiKeyStatus]>,
-    after: Option<Vec<Value>>,
-    limit: usize,
-) -> Result<Vec<ApiKey>> {
-    let now = db.env().now();
-    let includes = |candidate| status.map_or(candidate != ApiKeyStatus::Revoked, |any| any.contains(&candidate));
-    let all = Select::new(LIST);
-    let live = || Select::new(LIST).append_sql("AND k.revoked_at IS NULL", []);
-    let revoked = || Select::new(LIST).append_sql("AND k.revoked_at IS NOT NULL", []);
-    let (active, expired) = (includes(ApiKeyStatus::Active), includes(ApiKeyStatus::Expired));
-    let part = match (active, expired, includes(ApiKeyStatus::Revoked)) {
-        (true, true, true) => Some(all),
-        (true, true, false) => Some(live()),
-        (false, true, true) => {
-            Some(all.append_sql("AND (k.revoked_at IS NOT NULL OR k.expires_at <= ?)", [now.into()]))
-        }
-        (false, true, false) => Some(live().append_sql("AND k.expires_at <= ?", [now.into()])),
-        (_, false, true) => Some(revoked()),
-        (_, false, false) => None,
-    };
-    let mut keys: Vec<ApiKey> = Vec::new();
-    if active && !expired {
-        // A tenant has at most a hundred active keys, however many there have been, so all of them are read.
-        let ids: Vec<ApiKeyId> = db.list(ACTIVE, args![now, 4 * ACTIVE_KEYS_MAX]).await?;
-        let rows_max = ids.len();
-        let rows: Vec<StoredApiKeyRecord> = db.select(&Select::new(LIST).where_in("k.id", ids).limit(rows_max)).await?;
-        keys.extend(
-            rows.into_iter().map(|key| key.into_api_key(now)).filter(|key| is_after_cursor(key, after.as_deref())),
-        );
-    }
-    if let Some(mut part) = part {
-        let order = ["k.created_at", "k.id"];
-        if let Some(position) = after {
-            part = part.seek_after(&order, SortDirection::Descending, position);
-        }
-        let rows: Vec<StoredApiKeyRecord> =
-            db.select(&part.order_by(&order, SortDirection::Descending).limit(limit)).await?;
-        keys.extend(rows.into_iter().map(|key| key.into_api_key(now)));
-    }
-    keys.sort_by_key(|key| std::cmp::Reverse((key.created_at, key.id)));
-    // A key that was revoked between the two queries is in both results.
-    keys.dedup_by_key(|key| key.id);
-    keys.truncate(limit);
-    Ok(keys)
 }
 
 /// Creates a key within the caller's rights. It is revoked with the key that made it, and `platform:read` ends when its
@@ -214,8 +89,7 @@ pub async fn create_api_key(tx: &mut Tx, rights: &Rights, input: ApiKeyInput, se
     let id = ApiKeyId::new(tx.env());
     let plain = PlainKey::generate(&tx.env().random);
     let by = tx.actor().who.clone();
-    let scopes = to_json_text(input.scopes.granted_words())?;
-    let cidrs = to_json_text(&allowed_cidrs)?;
+    let (scopes, cidrs) = KeyBounds { scopes: input.scopes, networks: allowed_cidrs, expires_at }.to_json_texts()?;
     let name = input.name.into_string();
     let row = NewApiKeyColumns {
         id: id.into(),
@@ -258,19 +132,9 @@ async fn insert_secret(tx: &mut Tx, id: ApiKeyId, plain: PlainKey, secrets: &Sec
     if inserted == 0 { Err(Error::unavailable("a public id was drawn twice")) } else { Ok(plain) }
 }
 
-async fn read_api_key(tx: &mut Tx, id: ApiKeyId) -> Result<StoredApiKeyRecord> {
-    tx.get_one(GET, args![id]).await
-}
-
-/// The key as the API shows it now.
-pub(super) async fn read_shown(tx: &mut Tx, id: ApiKeyId) -> Result<ApiKey> {
-    let now = tx.env().now();
-    Ok(read_api_key(tx, id).await?.into_api_key(now))
-}
-
 /// The key to be changed: 404, then 403 if it has more scopes than the caller or the caller is a key that has not made it,
 /// then 412, then 409 if it is revoked.
-async fn read_to_change(tx: &mut Tx, id: ApiKeyId, rights: &Rights, if_match: &IfMatch) -> Result<StoredApiKeyRecord> {
+async fn read_to_change(tx: &mut Tx, id: ApiKeyId, rights: &Rights, if_match: &IfMatch) -> Result<StoredApiKey> {
     let key = read_api_key(tx, id).await?;
     rights.require_all(&key.scopes, "Changing this key")?;
     check_is_own(tx, rights, id).await?;
@@ -278,7 +142,7 @@ async fn read_to_change(tx: &mut Tx, id: ApiKeyId, rights: &Rights, if_match: &I
     Ok(key)
 }
 
-fn check_changeable(key: &StoredApiKeyRecord, if_match: &IfMatch) -> Result<()> {
+fn check_changeable(key: &StoredApiKey, if_match: &IfMatch) -> Result<()> {
     if_match.check_version(key.record.version)?;
     if key.record.status == ApiKeyStatus::Revoked {
         return Err(Error::conflict("The key is revoked, which cannot be undone or changed."));
@@ -314,7 +178,7 @@ pub async fn replace_api_key(
     };
     let bounds = KeyBounds { scopes: input.scopes, networks, expires_at };
     let name = input.name.into_string();
-    let mut changes = descendants::store::list_changes(&old_bounds, &bounds);
+    let mut changes = old_bounds.list_changes(&bounds);
     changes.add_if_changed("name", old.name.clone(), name.clone());
     if changes.is_empty() {
         return Ok(old);
@@ -322,7 +186,7 @@ pub async fn replace_api_key(
     if old.status == ApiKeyStatus::Expired && expires_at > now {
         check_active_key_limit(tx, now).await?;
     }
-    let (scopes, cidrs) = (to_json_text(bounds.scopes.granted_words())?, to_json_text(&bounds.networks)?);
+    let (scopes, cidrs) = bounds.to_json_texts()?;
     tx.exec(UPDATE, args![id, name, scopes, cidrs, expires_at, at]).await?;
     audit::record_entry(tx, NewAuditEntry::new("api_key.update", "api_key", id).with_changes(changes)).await?;
     narrow_descendants(tx, id, &old_bounds, &bounds).await?;
@@ -355,7 +219,7 @@ pub async fn rotate_api_key(
     check_takeover(rights, &old.allowed_cidrs)?;
     tx.exec(END_OVERLAPS, args![id]).await?;
     if overlap_hours == 0 {
-        tx.exec(DELETE_SECRETS, args![id]).await?;
+        delete_secrets(tx, id).await?;
     } else {
         tx.exec(START_OVERLAP, args![id, now.plus_ms(overlap_hours * HOUR_MS)]).await?;
     }
@@ -419,12 +283,4 @@ pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
     }
     db.exec_in_steps(UNANNOUNCE, vec![now.plus_ms(ANNOUNCE_MS).into()]).await?;
     Ok(all)
-}
-
-pub(super) fn to_json_text<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(Error::internal)
-}
-
-pub(super) fn network_texts(networks: &[IpNet]) -> Vec<String> {
-    networks.iter().map(ToString::to_string).collect()
 }

@@ -4,11 +4,12 @@ use feature_kit::Feature;
 use kernel::jobs::Retention;
 
 use super::{CLEAN_FLOWS, CLEAN_USED_STATES, FLOW_MS, SSO_NOT_AVAILABLE, STATEMENTS, routes, update};
+use crate::identity_providers;
 
 pub const FEATURE: Feature = Feature {
     name: "sso",
     operations: routes::mount,
-    statements: &[STATEMENTS, update::store::STATEMENTS],
+    statements: &[identity_providers::STATEMENTS, STATEMENTS, update::store::STATEMENTS],
     error_codes: &[SSO_NOT_AVAILABLE],
     retention: &[
         // A sign-on that was finished, until it would have expired by the clock of any node.

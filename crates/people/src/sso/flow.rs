@@ -16,16 +16,15 @@ use kernel::store::Db;
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
-use super::discovery::{self, ProviderCache, ProviderMetadata, ProviderPermit};
+use super::discovery;
+use super::provider_cache::{ProviderCache, ProviderMetadata, ProviderPermit};
 use super::provider_client::{fetch_userinfo, loggable_word, redeem_code};
 use super::refusal::{RefusalMessage, RefusedSignOn, SignOnError, SignOnRefusal, VouchedPerson};
-use super::rules::{
-    decode_query, email_domain, encode_component, find_claim, parse_redirect, requested_scope, role_from_claims,
-};
+use super::rules::{decode_query, encode_component, find_claim, parse_redirect, requested_scope, role_from_claims};
 use super::sealed_flow::{SignOnFlow, cookie_name};
 use super::store::{self, FinishedSignOn, ProviderConfig, ProviderConnection, VouchedSignOn};
 use super::token::{ExpectedClaims, LEEWAY_MS, TokenFault, verify_token};
-use super::{CALLBACK_PATH, FLOW_MS, SSO_NOT_AVAILABLE};
+use super::{CALLBACK_PATH, FLOW_MS, SSO_NOT_AVAILABLE, email_domain};
 use crate::users::{SignOn, fold_email};
 
 /// The timeout of all exchanges of a callback: shorter than that of a request.

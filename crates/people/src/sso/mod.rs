@@ -2,14 +2,15 @@
 //!
 //! The operator sets a provider up at the command line and verifies its domains. A person who names such a domain is sent to
 //! the provider (`flow`), comes back with a code, and is signed in as the user of the ID token's identity. Signing out can
-//! continue at the provider, if the operator wants that (`sign_out`). `discovery` fetches and caches a provider's metadata
-//! and keys, `provider_client` sends requests to it, `token` verifies ID tokens, and `rules` are plain functions.
+//! continue at the provider, if the operator wants that (`sign_out`). `discovery` fetches a provider's metadata and keys
+//! into the `provider_cache`, `provider_client` sends requests to it, `token` verifies ID tokens, and `rules` are plain functions.
 //! Deliberately left out: SAML, which an OpenID provider in front of it translates, and storing a provider's tokens, except
 //! the ID token of a session whose user signs out at the provider, too.
 
 mod discovery;
 pub mod feature;
 mod flow;
+mod provider_cache;
 mod provider_client;
 mod refusal;
 pub mod routes;
@@ -23,29 +24,23 @@ pub mod update {
     pub mod store;
 }
 
-pub use discovery::ProviderCache;
+pub use crate::identity_providers::{ProviderId, email_domain};
 pub use flow::{CallbackOutcome, CallbackRequest, SignOnRedirect, SignOnRequest, begin_sign_on, complete_sign_on};
+pub use provider_cache::ProviderCache;
 pub use refusal::RefusalMessage;
 pub use rules::{
-    DEFAULT_REDIRECT, email_domain, is_address_target, is_allowed_target, parse_domain, parse_redirect,
-    parse_role_rule, parse_scope,
+    DEFAULT_REDIRECT, is_address_target, is_allowed_target, parse_domain, parse_redirect, parse_role_rule, parse_scope,
 };
 pub use sign_out::sign_out_url;
 pub use store::{
-    CLEAN_FLOWS, CLEAN_USED_STATES, STATEMENTS, add_provider, disable_provider, find_domain, find_domain_provider,
-    list_providers, list_vouched_elsewhere, release_domain, verify_domain,
+    CLEAN_FLOWS, CLEAN_USED_STATES, STATEMENTS, add_provider, disable_provider, find_domain, list_providers,
+    list_vouched_elsewhere, release_domain, verify_domain,
 };
 pub use update::store::update_provider;
 
 use kernel::auth::Role;
-use kernel::base::{Code, Id, Identified, MINUTE_MS, Secrets, Timestamp};
+use kernel::base::{Code, MINUTE_MS, Secrets, Timestamp};
 use serde::Serialize;
-
-pub type ProviderId = Id<Provider>;
-
-impl Identified for Provider {
-    const PREFIX: &'static str = "sso";
-}
 
 /// The only protocol.
 pub const OIDC: &str = "oidc";

@@ -12,7 +12,7 @@ use kernel::outbound::{FailureKind, OutboundRequest, OutboundResponse, Target};
 use serde_json::{Map, Value};
 
 use super::CALLBACK_PATH;
-use super::discovery::{ProviderCache, ProviderMetadata};
+use super::provider_cache::{ProviderCache, ProviderMetadata};
 use super::refusal::{RefusedSignOn, SignOnError, SignOnRefusal};
 use super::rules::encode_component;
 use super::store::{ProviderConfig, ProviderConnection};

@@ -62,12 +62,6 @@ pub fn parse_domain(text: &str) -> Result<String, String> {
     if is_domain { Ok(domain) } else { Err(wrong()) }
 }
 
-/// The part after the last `@`, in lower case.
-pub fn email_domain(email: &str) -> Option<String> {
-    let (name, domain) = email.rsplit_once('@')?;
-    (!name.is_empty() && !domain.is_empty()).then(|| domain.to_lowercase())
-}
-
 /// Parses a path on this server. Browsers read `\` as `/`, ignore tabs and line breaks, and treat two leading slashes as
 /// another server; proxies may decode encoded characters. A path with any of these is refused, not repaired, and so are the
 /// sign-in and sign-out pages.
@@ -395,8 +389,6 @@ mod tests {
         ] {
             assert!(parse_domain(text).is_err(), "{text:?}");
         }
-        assert_eq!(email_domain("a@b@Acme.TEST").as_deref(), Some("acme.test"));
-        assert_eq!((email_domain("acme.test"), email_domain("@acme.test"), email_domain("a@")), (None, None, None));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::refusal::{RefusedSignOn, SignOnRefusal};
 use super::rules::check_provider;
 use super::{Domain, NewProvider, OIDC, PROVIDERS_MAX, Provider, ProviderId, RoleRule, TxtRecord};
+use crate::identity_providers::{IdentityProvider, find_domain_provider};
 use crate::users::{SignOn, SignOnOutcome, sign_on};
 
 kernel::columns! {
@@ -47,8 +48,6 @@ kernel::statements! {
         WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
     VERIFY_DOMAIN = "UPDATE sso_domains SET verified_at = $3 WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NULL";
     ENABLED_VERSION = "SELECT version FROM sso_providers WHERE tenant_id = $1 AND id = $2 AND enabled";
-    FIND_DOMAIN_PROVIDER = "SELECT provider_id FROM sso_domains
-        WHERE tenant_id = $1 AND domain = $2 AND verified_at IS NOT NULL";
     /// An enabled provider with its secret.
     CONNECT = "SELECT tenant_id, id, name, protocol, issuer, client_id, scope, role_map, version, client_secret,
             default_role, trust_email, sign_out_at_provider
@@ -80,7 +79,7 @@ kernel::statements! {
 }
 
 /// The client secret. It is always sealed for version 1, because only the current secret is stored.
-const CLIENT_SECRET: SealedColumn<Provider> = SealedColumn::new("sso_providers.client_secret");
+const CLIENT_SECRET: SealedColumn<IdentityProvider> = SealedColumn::new("sso_providers.client_secret");
 const SECRET_VERSION: i64 = 1;
 
 pub fn secret_cell(tenant: TenantId, id: ProviderId) -> SealedCell {
@@ -250,11 +249,6 @@ pub async fn release_domain(db: &Db, domain: &str) -> Result<Domain> {
         tx.get_one(FIND_DOMAIN, args![name]).await
     })
     .await
-}
-
-/// The provider of a verified domain, enabled or not: it alone vouches for the domain's addresses.
-pub async fn find_domain_provider(tx: &mut Tx, domain: &str) -> Result<Option<ProviderId>> {
-    tx.find(FIND_DOMAIN_PROVIDER, args![domain]).await
 }
 
 /// Users who sign in at one provider with an address that another vouches for, each with the tenant's slug. An admin may

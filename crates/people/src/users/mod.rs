@@ -25,7 +25,7 @@ use serde::Serialize;
 use unicode_normalization::UnicodeNormalization;
 use utoipa::ToSchema;
 
-use crate::sso::ProviderId;
+use crate::identity_providers::ProviderId;
 
 pub use operator::{
     NewUser, UserUpdate, create_first_admin, create_user, delete_user, find_user, list_users, unlink_user, update_user,

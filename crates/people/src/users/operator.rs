@@ -7,7 +7,7 @@ use kernel::store::Store;
 
 use super::store::{self, UserDraft};
 use super::{User, UserStatus, fold_email, name_from_email};
-use crate::sso::ProviderId;
+use crate::identity_providers::ProviderId;
 
 /// The operator's description of a new user.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use super::{
     ProviderIdentity, USER_CREATED, USER_DISABLED, USER_UPDATED, UpdatedUser, User, UserChanges, UserStatus,
     check_admin_left, check_grant, check_reach, check_self, diff_users, loses_admin,
 };
-use crate::sso::ProviderId;
+use crate::identity_providers::ProviderId;
 
 kernel::columns! {
     /// Every column of a user; identities are in another table.

@@ -12,8 +12,7 @@ use kernel::startup::{delete_base_url, find_base_url};
 use kernel::store::{Purpose, Store, StoreOptions, changes};
 use serde_json::json;
 
-use super::EXIT_USAGE;
-use super::output::{Output, print_error, print_line, print_warning};
+use super::output::{EXIT_USAGE, Output, print_error, print_line, print_warning};
 use super::store::{DataLock, open_unmigrated};
 use crate::config::StoreArgs;
 use crate::migrations::MIGRATIONS;

@@ -25,7 +25,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use kernel::base::Error;
 
 use crate::config::{self, ServeArgs, StoreArgs};
-use output::{Output, print_error};
+use output::{EXIT_USAGE, Output, print_error};
 
 /// One control plane for tickets, devices, cloud machines and backups of many customers.
 #[derive(Parser)]
@@ -59,9 +59,6 @@ struct MigrateArgs {
     #[command(flatten)]
     output: Output,
 }
-
-/// The exit code for wrong usage, and for commands that this store does not support.
-const EXIT_USAGE: u8 = 2;
 
 /// Runs a command line and returns its exit code: 0, 1 for a failure, 2 for wrong usage. It takes no generic argument,
 /// because generic code is compiled in the calling crate, and with it everything that this function awaits.

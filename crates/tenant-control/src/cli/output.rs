@@ -1,4 +1,4 @@
-//! The only module that prints: for people, or with `--json` for programs.
+//! The only module that prints: for people, or with `--json` for programs. And the exit code.
 
 use std::io::Write;
 use std::sync::mpsc;
@@ -7,6 +7,9 @@ use std::time::Duration;
 use clap::Args;
 use kernel::base::{Error, Result};
 use serde::Serialize;
+
+/// The exit code for wrong usage, and for commands that this store does not support.
+pub const EXIT_USAGE: u8 = 2;
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Output {

@@ -4,8 +4,9 @@
 pub mod store;
 
 use ipnet::IpNet;
+use kernel::audit::AuditChanges;
 use kernel::auth::Scopes;
-use kernel::base::Timestamp;
+use kernel::base::{Error, Result, Timestamp};
 
 use super::networks::{intersect_networks, is_within};
 
@@ -42,6 +43,22 @@ impl KeyBounds {
             self.networks.clone()
         };
         (!scopes.is_empty()).then_some(KeyBounds { scopes, networks, expires_at: self.expires_at.min(new.expires_at) })
+    }
+
+    /// The differences from these bounds to new ones, for the audit entry.
+    pub fn list_changes(&self, new: &KeyBounds) -> AuditChanges {
+        let texts = |networks: &[IpNet]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut changes = AuditChanges::default();
+        changes.add_if_changed("scopes", self.scopes.granted_words().to_vec(), new.scopes.granted_words().to_vec());
+        changes.add_if_changed("allowed_cidrs", texts(&self.networks), texts(&new.networks));
+        changes.add_if_changed("expires_at", self.expires_at.to_string(), new.expires_at.to_string());
+        changes
+    }
+
+    /// Scopes and networks as they are stored.
+    pub fn to_json_texts(&self) -> Result<(String, String)> {
+        let scopes = serde_json::to_string(self.scopes.granted_words()).map_err(Error::internal)?;
+        Ok((scopes, serde_json::to_string(&self.networks).map_err(Error::internal)?))
     }
 }
 

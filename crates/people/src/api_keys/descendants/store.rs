@@ -2,14 +2,14 @@
 
 use ipnet::IpNet;
 use kernel::args;
-use kernel::audit::{self, AuditChanges, NewAuditEntry};
+use kernel::audit::{self, NewAuditEntry};
 use kernel::auth::{CredentialRef, Rights, Scope, Scopes};
 use kernel::base::{ApiKeyId, Error, Result, Timestamp};
 use kernel::events;
 use kernel::store::{FromRow, Row, Tx};
 
 use super::super::API_KEY_REVOKED;
-use super::super::store::{DELETE_SECRETS, network_texts, read_shown, to_json_text};
+use super::super::find::store::read_shown;
 use super::KeyBounds;
 
 kernel::statements! {
@@ -41,6 +41,7 @@ kernel::statements! {
         WHERE tenant_id = $1 AND id = $2";
     REVOKE = "UPDATE api_keys SET revoked_at = $3, version = version + 1, updated_at = $3
         WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL";
+    DELETE_SECRETS = "DELETE FROM api_key_secrets WHERE tenant_id = $1 AND key_id = $2";
 }
 
 struct DescendantKey {
@@ -97,11 +98,11 @@ pub async fn narrow_descendants(tx: &mut Tx, id: ApiKeyId, old: &KeyBounds, new:
             }
             Some(left) if left == bounds => {}
             Some(left) => {
-                let (scopes, cidrs) = (to_json_text(left.scopes.granted_words())?, to_json_text(&left.networks)?);
+                let (scopes, cidrs) = left.to_json_texts()?;
                 tx.exec(NARROW, args![id, scopes, cidrs, left.expires_at, at]).await?;
                 audit::record_entry(
                     tx,
-                    NewAuditEntry::new("api_key.update", "api_key", id).with_changes(list_changes(&bounds, &left)),
+                    NewAuditEntry::new("api_key.update", "api_key", id).with_changes(bounds.list_changes(&left)),
                 )
                 .await?;
             }
@@ -110,25 +111,20 @@ pub async fn narrow_descendants(tx: &mut Tx, id: ApiKeyId, old: &KeyBounds, new:
     Ok(())
 }
 
-/// The differences between the bounds of a key, for the audit entry.
-pub fn list_changes(old: &KeyBounds, new: &KeyBounds) -> AuditChanges {
-    let mut changes = AuditChanges::default();
-    changes.add_if_changed("scopes", old.scopes.granted_words().to_vec(), new.scopes.granted_words().to_vec());
-    changes.add_if_changed("allowed_cidrs", network_texts(&old.networks), network_texts(&new.networks));
-    changes.add_if_changed("expires_at", old.expires_at.to_string(), new.expires_at.to_string());
-    changes
-}
-
 /// Revokes a key and its descendants, and publishes an event for each.
 pub async fn revoke_with_descendants(tx: &mut Tx, id: ApiKeyId) -> Result<()> {
     let at = tx.tick().await?.at;
     let made: Vec<ApiKeyId> = tx.list(DESCENDANTS, args![id]).await?;
     for id in std::iter::once(id).chain(made) {
         tx.exec(REVOKE, args![id, at]).await?;
-        tx.exec(DELETE_SECRETS, args![id]).await?;
+        delete_secrets(tx, id).await?;
         audit::record_entry(tx, NewAuditEntry::new("api_key.revoke", "api_key", id)).await?;
         let record = read_shown(tx, id).await?;
         events::publish(tx, &API_KEY_REVOKED, id, &record).await?;
     }
     Ok(())
+}
+
+pub async fn delete_secrets(tx: &mut Tx, id: ApiKeyId) -> Result<()> {
+    tx.exec(DELETE_SECRETS, args![id]).await.map(drop)
 }

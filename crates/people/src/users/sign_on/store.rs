@@ -9,7 +9,7 @@ use super::super::store::{
     UserDraft, find_user_by_email_in_tx, get_user_in_tx, has_other_admin, insert_identity, insert_user, save_user,
 };
 use super::super::{ProviderIdentity, User, UserStatus, fold_email, loses_admin, name_from_email};
-use crate::sso::{ProviderId, email_domain, find_domain_provider};
+use crate::identity_providers::{ProviderId, email_domain, find_domain_provider};
 
 kernel::statements! {
     FIND_BY_IDENTITY = "SELECT user_id FROM user_identities WHERE tenant_id = $1 AND provider_id = $2 AND subject = $3";

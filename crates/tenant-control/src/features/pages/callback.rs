@@ -9,11 +9,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use kernel::base::{Error, Result};
-use kernel::http::{BaseUrl, RatePolicy, RequestContext, SharedApp};
+use kernel::http::{RatePolicy, RequestContext, SharedApp};
 use people::cookie;
 use people::sso::{CallbackOutcome, CallbackRequest, RefusalMessage, complete_sign_on};
 
-use super::page::{HtmlPage, REFERRER_POLICY, RETRY_IN_A_MINUTE};
+use super::page::{HtmlPage, REFERRER_POLICY, RETRY_IN_A_MINUTE, redirect_with_cookies};
 
 #[derive(Template)]
 #[template(path = "sso_refused.html")]
@@ -60,14 +60,7 @@ pub async fn handle_sso_callback(
             app.clone().end_replaced_sessions(headers, context).await;
             let session =
                 cookie::set_cookie_header(base_url.cookie_name(), session.expose_secret(), base_url.is_https());
-            let mut response = StatusCode::SEE_OTHER.into_response();
-            let headers = response.headers_mut();
-            headers.insert(header::LOCATION, HeaderValue::try_from(redirect_to).map_err(Error::internal)?);
-            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            headers.insert(header::REFERRER_POLICY, REFERRER_POLICY);
-            headers.append(header::SET_COOKIE, HeaderValue::try_from(session).map_err(Error::internal)?);
-            headers.append(header::SET_COOKIE, clear_cookie_header(base_url, &cookie)?);
-            Ok(response)
+            redirect_with_cookies(&redirect_to, &[session, cookie::clear_cookie_header(&cookie, base_url.is_https())])
         }
         CallbackOutcome::Unknown => {
             tracing::info!(request_id = &*context.request_id, "sign-on callback without a matching cookie");
@@ -78,7 +71,8 @@ pub async fn handle_sso_callback(
             // The reason is shown even past the rate limit: the sign-on was valid, and is used up.
             drop(context.charge_address(&app, RatePolicy::AuthFailures));
             let mut response = render_sso_refusal(message, &context)?;
-            response.headers_mut().append(header::SET_COOKIE, clear_cookie_header(base_url, &cookie)?);
+            let cleared = cookie::clear_cookie_header(&cookie, base_url.is_https());
+            response.headers_mut().append(header::SET_COOKIE, HeaderValue::try_from(cleared).map_err(Error::internal)?);
             Ok(response)
         }
     }
@@ -116,10 +110,4 @@ fn render_sso_refusal(message: RefusalMessage, context: &RequestContext) -> Resu
     };
     let refused = SsoRefused { here: "/signin", heading, lead, advice, request_id: &context.request_id };
     Ok(HtmlPage::new(&refused)?.with_status(status).into_response())
-}
-
-/// The header that deletes the cookie of a finished sign-on.
-fn clear_cookie_header(base_url: &BaseUrl, name: &str) -> Result<HeaderValue> {
-    let cookie = cookie::clear_cookie_header(name, base_url.is_https());
-    HeaderValue::try_from(cookie).map_err(Error::internal)
 }

@@ -3,8 +3,8 @@
 use askama::Template;
 use kernel::base::{Error, Result};
 
-use super::library::LibraryPages;
 use super::markdown::{self, MarkdownSection};
+use super::page::LibraryPages;
 
 pub const PATH: &str = "/documentation/guides/";
 

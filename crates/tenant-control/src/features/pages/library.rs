@@ -1,7 +1,6 @@
 //! The pages below `/documentation/api/` and `/documentation/guides/`. All are rendered at the first request and kept,
 //! because nothing in them changes while the service runs.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use axum::Extension;
@@ -10,14 +9,12 @@ use axum::http::Uri;
 use kernel::base::{Code, Error, Result};
 use kernel::http::{App, DocumentOnce, SharedApp};
 
-use super::page::HtmlPage;
+use super::page::{HtmlPage, LibraryPages};
 use super::{guides, reference};
 
 /// HTML pages by path. All clones share them.
 #[derive(Clone, Default)]
 pub struct Library(Arc<OnceLock<LibraryPages>>);
-
-pub type LibraryPages = BTreeMap<String, String>;
 
 pub async fn show_library_page(
     State(app): State<SharedApp>,

@@ -36,8 +36,8 @@ pub use library::{Library, show_library_page};
 pub use overview::show_overview;
 pub use rate_limits::show_rate_limits;
 pub use refused::render_refusal;
-pub use signin::{begin_signin, show_signin};
-pub use signin_link::{REDEEM_PATH, redeem_link};
+pub use signin::{begin_signin, redeem_link, show_signin};
+pub use signin_link::REDEEM_PATH;
 pub use signout::sign_out;
 pub use status::show_status;
 

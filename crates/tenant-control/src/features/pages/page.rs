@@ -1,5 +1,7 @@
 //! What all pages share: their headers, and some formats of time.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
@@ -98,8 +100,24 @@ impl IntoResponse for HtmlPage {
     }
 }
 
+/// Rendered pages by path.
+pub type LibraryPages = BTreeMap<String, String>;
+
 /// `Retry-After` for the pages that tell people to try again in a minute.
 pub const RETRY_IN_A_MINUTE: (HeaderName, HeaderValue) = (header::RETRY_AFTER, HeaderValue::from_static("60"));
+
+pub fn redirect_with_cookies(location: &str, cookies: &[String]) -> Result<Response> {
+    let headers = [
+        (header::LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (header::REFERRER_POLICY, REFERRER_POLICY),
+    ];
+    let mut response = (StatusCode::SEE_OTHER, headers).into_response();
+    for cookie in cookies {
+        response.headers_mut().append(header::SET_COOKIE, HeaderValue::try_from(cookie).map_err(Error::internal)?);
+    }
+    Ok(response)
+}
 
 /// Formats a time to the minute: `2026-11-15 09:30 UTC`.
 pub fn minute_words(at: Timestamp) -> String {

@@ -7,8 +7,8 @@ use kernel::base::{Error, Result};
 use super::contract::{ApiOperation, ApiParameter, ApiResponse, Contract};
 use super::errors::status_reason;
 use super::fields::{self, BodyShape, FieldRow, format_example};
-use super::library::LibraryPages;
 use super::markdown;
+use super::page::LibraryPages;
 
 const PATH: &str = "/documentation/api/";
 const EVENTS_PATH: &str = "/documentation/api/events/";

@@ -1,19 +1,20 @@
 //! `/signin`: a work e-mail address leads to the identity provider of its domain. With the token of a sign-in link it is the
-//! page of that link (`signin_link.rs`).
+//! page of that link (`signin_link.rs`), whose button signs in.
 
 use std::sync::Arc;
 
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use kernel::auth::SIGNIN_LINK_MS;
-use kernel::base::{Error, Result, is_email};
+use kernel::base::{Result, is_email};
 use kernel::http::{Form, FormFields, HttpSettings, RatePolicy, RequestContext, SharedApp};
+use people::cookie;
 use people::sso::{self, SignOnRequest};
 
-use super::page::{HtmlPage, REFERRER_POLICY, RETRY_IN_A_MINUTE, duration_words};
+use super::page::{HtmlPage, RETRY_IN_A_MINUTE, duration_words, redirect_with_cookies};
 use super::signin_link;
 
 #[derive(Template)]
@@ -94,7 +95,10 @@ pub async fn show_signin(
     uri: Uri,
 ) -> Result<Response> {
     if let Some(token) = find_token(&uri) {
-        return signin_link::show_link(&app, &context, token).await;
+        return match signin_link::find_link_page(&app, token).await? {
+            Some(page) => Ok(page),
+            None => refuse_link(&app, &context),
+        };
     }
     // The request is counted but never refused: a script at the same address must not prevent people from signing in.
     drop(context.charge_address(&app, RatePolicy::Public));
@@ -104,7 +108,7 @@ pub async fn show_signin(
 }
 
 /// One page for a link that is unknown, used or expired; it offers the other ways to sign in.
-pub fn refuse_link(app: &SharedApp, context: &RequestContext) -> Result<Response> {
+fn refuse_link(app: &SharedApp, context: &RequestContext) -> Result<Response> {
     context.charge_address(app, RatePolicy::AuthFailures)?;
     SignInPage { is_refused: true, ..SignInPage::new(&app.settings, None) }.to_response(&app.settings, StatusCode::GONE)
 }
@@ -119,7 +123,7 @@ pub async fn begin_signin(
     form: Form,
 ) -> Result<Response> {
     if let Some(token) = find_token(&uri) {
-        return signin_link::redeem_token(app, context, headers, token).await;
+        return redeem_token(app, context, headers, token).await;
     }
     context.charge_address(&app, RatePolicy::Auth)?;
     let fields = form.read_fields().await?;
@@ -146,6 +150,34 @@ pub async fn begin_signin(
     }
 }
 
+/// Handles the button of a link. A valid link is neither charged to the address nor refused because its rate limit is used up.
+pub async fn redeem_link(
+    State(app): State<SharedApp>,
+    Extension(context): Extension<Arc<RequestContext>>,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response> {
+    let fields = match form.read_fields().await {
+        Ok(fields) => fields,
+        Err(error) => return Err(context.charge_address(&app, RatePolicy::AuthFailures).err().unwrap_or(error)),
+    };
+    redeem_token(app, context, headers, fields.get("token").unwrap_or_default()).await
+}
+
+async fn redeem_token(
+    app: SharedApp,
+    context: Arc<RequestContext>,
+    headers: HeaderMap,
+    token: &str,
+) -> Result<Response> {
+    let session = app.redeem_signin_link(token, context.address, &context.request_id).await?;
+    let Some(session) = session else { return refuse_link(&app, &context) };
+    app.clone().end_replaced_sessions(headers, context).await;
+    let base_url = &app.settings.base_url;
+    let cookie = cookie::set_cookie_header(base_url.cookie_name(), session.expose_secret(), base_url.is_https());
+    redirect_with_cookies(sso::DEFAULT_REDIRECT, &[cookie])
+}
+
 /// The URL of the provider, and the cookies that the browser must bring back.
 async fn begin_sso(
     app: &SharedApp,
@@ -170,17 +202,4 @@ fn own_path(text: &str) -> Option<&str> {
 /// The token of a sign-in link. Its alphabet needs no decoding.
 fn find_token(uri: &Uri) -> Option<&str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))
-}
-
-pub fn redirect_with_cookies(location: &str, cookies: &[String]) -> Result<Response> {
-    let headers = [
-        (header::LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        (header::REFERRER_POLICY, REFERRER_POLICY),
-    ];
-    let mut response = (StatusCode::SEE_OTHER, headers).into_response();
-    for cookie in cookies {
-        response.headers_mut().append(header::SET_COOKIE, HeaderValue::try_from(cookie).map_err(Error::internal)?);
-    }
-    Ok(response)
 }

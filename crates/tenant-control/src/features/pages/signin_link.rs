@@ -1,22 +1,14 @@
-//! The page of a sign-in link, which says whom it signs in, and its button, which does so. Chat programs and mail scanners
+//! The page of a sign-in link: it says whom the link signs in, and has a button for it. Chat programs and mail scanners
 //! open links before people do, and an attacker can send a link for their own account. So only the button on this page
 //! redeems the link.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::Extension;
-use axum::extract::State;
-use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use kernel::auth::SigninLink;
 use kernel::base::Result;
-use kernel::http::{Form, RatePolicy, RequestContext, SharedApp};
-use people::cookie;
-use people::sso;
+use kernel::http::SharedApp;
 
 use super::page::{HtmlPage, minute_words};
-use super::signin::{redirect_with_cookies, refuse_link};
 
 /// Where the button sends the token, in the body and not in the URL.
 pub const REDEEM_PATH: &str = "/signin/link";
@@ -37,36 +29,9 @@ impl SigninLinkPage<'_> {
     }
 }
 
-pub async fn show_link(app: &SharedApp, context: &RequestContext, token: &str) -> Result<Response> {
-    let Some(link) = app.find_signin_link(token).await? else { return refuse_link(app, context) };
+/// `None` if the link is unknown, used or expired.
+pub async fn find_link_page(app: &SharedApp, token: &str) -> Result<Option<Response>> {
+    let Some(link) = app.find_signin_link(token).await? else { return Ok(None) };
     let shown = SigninLinkPage { here: "/signin", redeem_path: REDEEM_PATH, token, link };
-    Ok(HtmlPage::with_token(&shown)?.into_response())
-}
-
-/// Handles the button. A valid link is neither charged to the address nor refused because its rate limit is used up.
-pub async fn redeem_link(
-    State(app): State<SharedApp>,
-    Extension(context): Extension<Arc<RequestContext>>,
-    headers: HeaderMap,
-    form: Form,
-) -> Result<Response> {
-    let fields = match form.read_fields().await {
-        Ok(fields) => fields,
-        Err(error) => return Err(context.charge_address(&app, RatePolicy::AuthFailures).err().unwrap_or(error)),
-    };
-    redeem_token(app, context, headers, fields.get("token").unwrap_or_default()).await
-}
-
-pub async fn redeem_token(
-    app: SharedApp,
-    context: Arc<RequestContext>,
-    headers: HeaderMap,
-    token: &str,
-) -> Result<Response> {
-    let session = app.redeem_signin_link(token, context.address, &context.request_id).await?;
-    let Some(session) = session else { return refuse_link(&app, &context) };
-    app.clone().end_replaced_sessions(headers, context).await;
-    let base_url = &app.settings.base_url;
-    let cookie = cookie::set_cookie_header(base_url.cookie_name(), session.expose_secret(), base_url.is_https());
-    redirect_with_cookies(sso::DEFAULT_REDIRECT, &[cookie])
+    Ok(Some(HtmlPage::with_token(&shown)?.into_response()))
 }
