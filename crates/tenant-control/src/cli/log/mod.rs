@@ -3,19 +3,20 @@
 //! Logging never blocks, fails or delays the code that logs; see `lines.rs`.
 
 mod lines;
-mod text;
 
+use std::fmt;
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use kernel::base::{Error, Result};
+use kernel::base::{Error, Result, WallClock};
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use self::lines::LogLines;
-use self::text::{LogTextFormat, Utc};
 use crate::config::LogFormat;
 
 /// How long the process waits at its end for the last lines to be written.
@@ -34,10 +35,7 @@ pub fn start_logging(format: LogFormat, level: &str) -> Result<()> {
     // The subscriber would report its errors to stderr, which is what has failed, and panic if it cannot.
     let subscriber = subscriber.log_internal_errors(false);
     let started = match format {
-        LogFormat::Text => {
-            let text = subscriber.with_ansi(std::io::stderr().is_terminal()).event_format(LogTextFormat::default());
-            text.finish().with(filter).try_init()
-        }
+        LogFormat::Text => subscriber.with_ansi(std::io::stderr().is_terminal()).finish().with(filter).try_init(),
         LogFormat::Json => {
             let json = subscriber.json().flatten_event(true).with_current_span(false).with_span_list(false);
             json.finish().with(filter).try_init()
@@ -50,6 +48,15 @@ pub fn start_logging(format: LogFormat, level: &str) -> Result<()> {
         tracing::error!(at, "panic: {}", panic.payload_as_str().unwrap_or("without a message"));
     }));
     Ok(())
+}
+
+/// Writes times in the same format as the API.
+struct Utc;
+
+impl FormatTime for Utc {
+    fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
+        write!(line, "{}", WallClock::System.now())
+    }
 }
 
 /// Parses levels for everything or for parts of the service: `warn,kernel::outbound=debug`.
@@ -79,4 +86,31 @@ pub fn flush_log() {
 /// How many lines have been dropped since the start.
 pub fn dropped_lines() -> u64 {
     LINES.get().map_or(0, LogLines::dropped_lines)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::io::Read;
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_value_cannot_forge_a_line_or_reach_the_terminal() {
+        let (mut read, write) = std::io::pipe().unwrap();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_timer(Utc).with_writer(Arc::new(write));
+        tracing::subscriber::with_default(subscriber.finish(), || {
+            for path in
+                ["/\u{1b}[31m", "/a\n2026-01-01T00:00:00.000Z  INFO access: forged", "/a\"b\r", "/\u{7f}\u{9b}2J"]
+            {
+                tracing::info!(target: "access", method = "GET", path, status = 200_u16, ms = 0.25);
+            }
+        });
+        let mut text = String::new();
+        read.read_to_string(&mut text).unwrap();
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert!(text.lines().all(|line| line.contains("Z  INFO access: method=\"GET\" path=\"/")), "{text}");
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+    }
 }
