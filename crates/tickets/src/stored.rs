@@ -65,36 +65,20 @@ impl FromRow for StoredTicket {
             created_at: row.get(AT.created_at)?,
         };
         let devices: Vec<String> = from_json(&text(AT.device_ids)?)?;
-        let ticket = Ticket {
-            id: row.get(AT.id)?,
-            number: row.get(AT.number)?,
-            subject: row.get(AT.subject)?,
-            description: row.get(AT.description)?,
+        let ticket = kernel::read_record!(row, TicketColumns => Ticket {
+            id, number, subject, description, organization_id, assignee_id, team, category, external_id, due_at,
+            first_response_due_at, first_responded_at, resolution_due_at, resolved_at, closed_at, comment_count,
+            version, created_at, updated_at;
             r#type: TicketType::from_stored(&text(AT.r#type)?)?,
             status: TicketStatus::from_stored(&text(AT.status)?)?,
             priority: Priority::from_rank(row.get(AT.priority)?)?,
-            organization_id: row.get(AT.organization_id)?,
             requester,
-            assignee_id: row.get(AT.assignee_id)?,
-            team: row.get(AT.team)?,
-            category: row.get(AT.category)?,
             tags: from_json(&text(AT.tags)?)?,
             custom_fields: from_json(&text(AT.custom_fields)?)?,
             device_ids: devices.iter().filter_map(|id| id.parse().ok()).collect(),
-            external_id: row.get(AT.external_id)?,
             source: Source::from_stored(&text(AT.source)?)?,
-            due_at: row.get(AT.due_at)?,
-            first_response_due_at: row.get(AT.first_response_due_at)?,
-            first_responded_at: row.get(AT.first_responded_at)?,
-            resolution_due_at: row.get(AT.resolution_due_at)?,
-            resolved_at: row.get(AT.resolved_at)?,
-            closed_at: row.get(AT.closed_at)?,
             sla_state: SlaState::None,
-            comment_count: row.get(AT.comment_count)?,
-            version: row.get(AT.version)?,
-            created_at: row.get(AT.created_at)?,
-            updated_at: row.get(AT.updated_at)?,
-        };
+        });
         Ok(StoredTicket { ticket, clock, sequence: row.get(AT.sequence)? })
     }
 }
@@ -102,13 +86,10 @@ impl FromRow for StoredTicket {
 impl FromRow for TicketComment {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: CommentColumns<usize> = CommentColumns::AT;
-        Ok(TicketComment {
-            id: row.get(AT.id)?,
-            body: row.get(AT.body)?,
-            public: row.get(AT.public)?,
+        Ok(kernel::read_record!(row, CommentColumns => TicketComment {
+            id, body, public, created_at;
             author: row.get_actor([AT.author_type, AT.author_id, AT.author_name])?,
-            created_at: row.get(AT.created_at)?,
-        })
+        }))
     }
 }
 

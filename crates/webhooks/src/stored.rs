@@ -44,20 +44,14 @@ impl FromRow for StoredWebhook {
                 })
             }
         };
-        let record = Webhook {
+        let record = kernel::read_record!(row, WebhookColumns => Webhook {
+            name, url, rate_limit_per_second, ordered, disabled_reason, last_success_at, last_failure_at,
+            consecutive_failures, version, created_at, updated_at;
             id,
-            name: row.get(AT.name)?,
-            url: row.get(AT.url)?,
             events: texts(AT.events)?,
             enabled: status == WebhookStatus::Enabled,
             headers: texts(AT.header_names)?.into_iter().map(|name| (name, MASK.to_owned())).collect(),
-            rate_limit_per_second: row.get(AT.rate_limit_per_second)?,
-            ordered: row.get(AT.ordered)?,
             status,
-            disabled_reason: row.get(AT.disabled_reason)?,
-            last_success_at: row.get(AT.last_success_at)?,
-            last_failure_at: row.get(AT.last_failure_at)?,
-            consecutive_failures: row.get(AT.consecutive_failures)?,
             backlog: WebhookBacklog {
                 pending: row.get::<i64>(AT.pending)?.min(COUNTED_MAX),
                 next_attempt_at: row.get(AT.next_attempt_at)?,
@@ -66,10 +60,7 @@ impl FromRow for StoredWebhook {
             },
             recovery,
             created_by: row.get_actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
-            version: row.get(AT.version)?,
-            created_at: row.get(AT.created_at)?,
-            updated_at: row.get(AT.updated_at)?,
-        };
+        });
         Ok(StoredWebhook { record, headers: row.get(AT.headers)?, headers_version: row.get(AT.headers_version)? })
     }
 }

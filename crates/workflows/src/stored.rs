@@ -35,21 +35,15 @@ impl FromRow for StoredWorkflow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: WorkflowRecordColumns<usize> = WorkflowRecordColumns::AT;
         let Definition { name, on, input_schema, steps } = parse_definition(&row.get::<String>(AT.definition)?)?;
-        let record = Workflow {
-            id: row.get(AT.id)?,
+        let record = kernel::read_record!(row, WorkflowRecordColumns => Workflow {
+            id, enabled, revision, next_run_at, version, created_at, updated_at;
             name,
-            enabled: row.get(AT.enabled)?,
             on,
             input_schema,
             steps,
-            revision: row.get(AT.revision)?,
-            next_run_at: row.get(AT.next_run_at)?,
             saved_by: row.get_actor([AT.saved_by_type, AT.saved_by_id, AT.saved_by_name])?,
             created_by: row.get_actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
-            version: row.get(AT.version)?,
-            created_at: row.get(AT.created_at)?,
-            updated_at: row.get(AT.updated_at)?,
-        };
+        });
         Ok(StoredWorkflow { record, headers: row.get(AT.headers)? })
     }
 }

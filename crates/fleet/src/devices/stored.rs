@@ -44,10 +44,10 @@ impl FromRow for StoredDevice {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: DeviceRecordColumns<usize> = DeviceRecordColumns::AT;
         let text = |index: usize| row.get::<String>(index);
-        let device = Device {
-            id: row.get(AT.id)?,
-            hostname: row.get(AT.hostname)?,
-            display_name: row.get(AT.display_name)?,
+        let device = kernel::read_record!(row, DeviceRecordColumns => Device {
+            id, hostname, display_name, organization_id, manufacturer, model, serial_number, asset_tag, uuid,
+            memory_bytes, primary_ip, primary_mac, last_logged_user, last_boot_at, needs_reboot, possible_duplicate_of,
+            first_seen_at, deleted_at, version, created_at, updated_at;
             r#type: Type::from_stored(&text(AT.r#type)?)?,
             platform: Platform::from_stored(&text(AT.platform)?)?,
             os: Os {
@@ -59,23 +59,11 @@ impl FromRow for StoredDevice {
             },
             status: DeviceStatus::from_stored(&text(AT.status)?)?,
             health: DeviceHealth::from_stored(&text(AT.health)?)?,
-            organization_id: row.get(AT.organization_id)?,
-            manufacturer: row.get(AT.manufacturer)?,
-            model: row.get(AT.model)?,
-            serial_number: row.get(AT.serial_number)?,
-            asset_tag: row.get(AT.asset_tag)?,
-            uuid: row.get(AT.uuid)?,
             cpu: Cpu {
                 model: row.get(AT.cpu_model)?,
                 sockets: row.get(AT.cpu_sockets)?,
                 cores: row.get(AT.cpu_cores)?,
             },
-            memory_bytes: row.get(AT.memory_bytes)?,
-            primary_ip: row.get(AT.primary_ip)?,
-            primary_mac: row.get(AT.primary_mac)?,
-            last_logged_user: row.get(AT.last_logged_user)?,
-            last_boot_at: row.get(AT.last_boot_at)?,
-            needs_reboot: row.get(AT.needs_reboot)?,
             patch: DevicePatch {
                 pending: row.get(AT.patch_pending)?,
                 failed: row.get(AT.patch_failed)?,
@@ -93,15 +81,9 @@ impl FromRow for StoredDevice {
             },
             tags: from_json(&text(AT.tags)?)?,
             custom_fields: from_json(&text(AT.custom_fields)?)?,
-            possible_duplicate_of: row.get(AT.possible_duplicate_of)?,
-            first_seen_at: row.get(AT.first_seen_at)?,
             last_seen_at: row.get(AT.sequence + 1)?,
             inventory_at: row.get(AT.sequence + 2)?,
-            deleted_at: row.get(AT.deleted_at)?,
-            version: row.get(AT.version)?,
-            created_at: row.get(AT.created_at)?,
-            updated_at: row.get(AT.updated_at)?,
-        };
+        });
         Ok(StoredDevice { device, number: row.get(AT.number)?, sequence: row.get(AT.sequence)? })
     }
 }

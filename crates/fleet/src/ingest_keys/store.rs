@@ -44,15 +44,10 @@ kernel::statements! {
 impl FromRow for IngestKey {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: IngestKeyColumns<usize> = IngestKeyColumns::AT;
-        Ok(IngestKey {
-            id: row.get(AT.id)?,
-            organization_id: row.get(AT.organization_id)?,
-            organization: row.get(AT.organization)?,
-            last_four: row.get(AT.last_four)?,
+        Ok(kernel::read_record!(row, IngestKeyColumns => IngestKey {
+            id, organization_id, organization, last_four, created_at, revoked_at;
             created_by: row.get_actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
-            created_at: row.get(AT.created_at)?,
-            revoked_at: row.get(AT.revoked_at)?,
-        })
+        }))
     }
 }
 

@@ -76,6 +76,34 @@ macro_rules! columns {
     };
 }
 
+/// Makes a record from a row that was selected with the list of some `columns!`: first the fields that are columns of the same
+/// name, and after the semicolon those that are made of something else.
+///
+/// ```
+/// use kernel::base::Result;
+/// use kernel::store::Row;
+///
+/// kernel::columns! {
+///     struct NoteColumns in "notes" { id, body, tags }
+/// }
+/// struct Note { id: i64, body: String, tags: Vec<String> }
+/// fn read_note(row: &Row<'_>) -> Result<Note> {
+///     let tags: String = row.get(NoteColumns::AT.tags)?;
+///     Ok(kernel::read_record!(row, NoteColumns => Note {
+///         id, body;
+///         tags: tags.split(' ').map(str::to_owned).collect(),
+///     }))
+/// }
+/// ```
+#[macro_export]
+macro_rules! read_record {
+    ($row:ident, $columns:ident => $record:ident {
+        $($column:ident),+ $(,)? $(; $($field:ident $(: $value:expr)?),* $(,)?)?
+    }) => {
+        $record { $($column: $row.get($columns::AT.$column)?,)+ $($($field $(: $value)?),*)? }
+    };
+}
+
 /// Concatenates texts at compile time, for `statements!`.
 #[macro_export]
 macro_rules! sql {

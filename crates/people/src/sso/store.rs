@@ -90,24 +90,14 @@ impl FromRow for Provider {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: ProviderColumns<usize> = ProviderColumns::AT;
         let (default_role, role_map): (String, String) = (row.get(AT.default_role)?, row.get(AT.role_map)?);
-        Ok(Provider {
-            id: row.get(AT.id)?,
-            name: row.get(AT.name)?,
-            protocol: row.get(AT.protocol)?,
-            issuer: row.get(AT.issuer)?,
-            client_id: row.get(AT.client_id)?,
-            scope: row.get(AT.scope)?,
+        Ok(kernel::read_record!(row, ProviderColumns => Provider {
+            id, name, protocol, issuer, client_id, scope, trust_email, sign_out_at_provider, enabled, version,
+            created_at, updated_at;
             default_role: stored_default_role(&default_role)?,
             role_map: stored_rules(&role_map)?,
-            trust_email: row.get(AT.trust_email)?,
-            sign_out_at_provider: row.get(AT.sign_out_at_provider)?,
-            enabled: row.get(AT.enabled)?,
             // Domains are rows of their own.
             domains: Vec::new(),
-            version: row.get(AT.version)?,
-            created_at: row.get(AT.created_at)?,
-            updated_at: row.get(AT.updated_at)?,
-        })
+        }))
     }
 }
 

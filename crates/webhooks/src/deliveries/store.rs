@@ -112,25 +112,16 @@ pub(super) struct StoredDelivery {
 impl FromRow for StoredDelivery {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: DeliveryColumns<usize> = DeliveryColumns::AT;
-        let record = Delivery {
-            id: row.get(AT.id)?,
-            webhook_id: row.get(AT.webhook_id)?,
-            event_id: row.get(AT.event_id)?,
-            event_type: row.get(AT.event_type)?,
+        let record = kernel::read_record!(row, DeliveryColumns => Delivery {
+            id, webhook_id, event_id, event_type, skipped_reason, next_attempt_at, created_at;
             status: DeliveryStatus::from_stored(&row.get::<String>(AT.status)?)?,
-            skipped_reason: row.get(AT.skipped_reason)?,
             waiting_for: None,
-            next_attempt_at: row.get(AT.next_attempt_at)?,
             attempts: Vec::new(),
-            created_at: row.get(AT.created_at)?,
-        };
-        Ok(StoredDelivery {
+        });
+        Ok(kernel::read_record!(row, DeliveryColumns => StoredDelivery {
+            tries, paused_until, paused_reason, attempts;
             record,
-            tries: row.get(AT.tries)?,
-            paused_until: row.get(AT.paused_until)?,
-            paused_reason: row.get(AT.paused_reason)?,
-            attempts: row.get(AT.attempts)?,
-        })
+        }))
     }
 }
 
@@ -166,15 +157,10 @@ struct StoredAttempt {
 impl FromRow for StoredAttempt {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: AttemptColumns<usize> = AttemptColumns::AT;
-        let attempt = DeliveryAttempt {
-            at: row.get(AT.at)?,
-            status_code: row.get(AT.status_code)?,
-            error: row.get(AT.error)?,
-            response_body: row.get(AT.response_body)?,
-            address: row.get(AT.address)?,
-            duration_ms: row.get(AT.duration_ms)?,
+        let attempt = kernel::read_record!(row, AttemptColumns => DeliveryAttempt {
+            at, status_code, error, response_body, address, duration_ms;
             timings: serde_json::from_str(&row.get::<String>(AT.timings)?).map_err(Error::internal)?,
-        };
+        });
         Ok(StoredAttempt { delivery_id: row.get(AT.delivery_id)?, number: row.get(AT.number)?, attempt })
     }
 }

@@ -122,14 +122,11 @@ struct StoredEndpoint {
 impl FromRow for StoredEndpoint {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: EndpointColumns<usize> = EndpointColumns::AT;
-        let endpoint = Endpoint {
-            version: row.get(AT.version)?,
+        let endpoint = kernel::read_record!(row, EndpointColumns => Endpoint {
+            version, rate_limit_per_second, ordered, generation;
             target: None,
             headers: None,
             secrets: Vec::new(),
-            rate_limit_per_second: row.get(AT.rate_limit_per_second)?,
-            ordered: row.get(AT.ordered)?,
-            generation: row.get(AT.generation)?,
             deleted: row.get::<Option<Timestamp>>(AT.deleted_at)?.is_some(),
             events: Vec::new(),
             skip_reason: "disabled",
@@ -141,15 +138,11 @@ impl FromRow for StoredEndpoint {
                 drained: row.get(AT.drained)?,
                 records_missing: row.get(AT.records_missing)?,
             },
-        };
-        Ok(StoredEndpoint {
-            url: row.get(AT.url)?,
-            status: row.get(AT.status)?,
-            headers: row.get(AT.headers)?,
-            headers_version: row.get(AT.headers_version)?,
-            events: row.get(AT.events)?,
+        });
+        Ok(kernel::read_record!(row, EndpointColumns => StoredEndpoint {
+            url, status, headers, headers_version, events;
             endpoint,
-        })
+        }))
     }
 }
 

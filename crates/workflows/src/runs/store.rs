@@ -33,31 +33,19 @@ impl FromRow for StoredRun {
             Some(_) => Some(row.get_actor([AT.started_by_type, AT.started_by_id, AT.started_by_name])?),
             None => None,
         };
-        let trigger = RunTrigger {
+        let trigger = kernel::read_record!(row, RunColumns => RunTrigger {
+            event_id, scheduled_for, late;
             kind: TriggerKind::from_stored(&row.get::<String>(AT.trigger_type)?)?,
-            event_id: row.get(AT.event_id)?,
-            scheduled_for: row.get(AT.scheduled_for)?,
-            late: row.get(AT.late)?,
             by,
-        };
-        let run = WorkflowRun {
-            id: row.get(AT.id)?,
-            workflow_id: row.get(AT.workflow_id)?,
-            workflow_name: row.get(AT.workflow_name)?,
-            revision: row.get(AT.revision)?,
+        });
+        let run = kernel::read_record!(row, RunColumns => WorkflowRun {
+            id, workflow_id, workflow_name, revision, dry_run, depth, deadline_at, started_at, ended_at, version,
+            created_at, updated_at;
             status: Status::from_stored(&row.get::<String>(AT.status)?)?,
-            dry_run: row.get(AT.dry_run)?,
-            depth: row.get(AT.depth)?,
             trigger,
             input: parse_json(&row.get::<String>(AT.input)?)?,
             error: parse_optional_json(row.get::<Option<String>>(AT.error)?.as_deref())?,
-            deadline_at: row.get(AT.deadline_at)?,
-            started_at: row.get(AT.started_at)?,
-            ended_at: row.get(AT.ended_at)?,
-            version: row.get(AT.version)?,
-            created_at: row.get(AT.created_at)?,
-            updated_at: row.get(AT.updated_at)?,
-        };
+        });
         Ok(StoredRun { run, event_sequence: row.get(AT.event_sequence)?, root: row.get(AT.root)?, changed: false })
     }
 }

@@ -41,22 +41,13 @@ impl FromRow for StoredApiKey {
         const AT: ApiKeyColumns<usize> = ApiKeyColumns::AT;
         let scopes = Scopes::from_json(&row.get::<String>(AT.scopes)?)?;
         let revoked_at: Option<Timestamp> = row.get(AT.revoked_at)?;
-        let record = ApiKey {
-            id: row.get(AT.id)?,
-            name: row.get(AT.name)?,
+        let record = kernel::read_record!(row, ApiKeyColumns => ApiKey {
+            id, name, prefix, last_four, expires_at, last_used_at, last_used_ip, version, created_at, updated_at;
             scopes: scopes.granted_words().to_vec(),
             allowed_cidrs: serde_json::from_str(&row.get::<String>(AT.allowed_cidrs)?).map_err(Error::internal)?,
-            prefix: row.get(AT.prefix)?,
-            last_four: row.get(AT.last_four)?,
             status: if revoked_at.is_some() { ApiKeyStatus::Revoked } else { ApiKeyStatus::Active },
-            expires_at: row.get(AT.expires_at)?,
-            last_used_at: row.get(AT.last_used_at)?,
-            last_used_ip: row.get(AT.last_used_ip)?,
             created_by: row.get_actor([AT.created_by_type, AT.created_by_id, AT.created_by_name])?,
-            version: row.get(AT.version)?,
-            created_at: row.get(AT.created_at)?,
-            updated_at: row.get(AT.updated_at)?,
-        };
+        });
         Ok(StoredApiKey { record, scopes })
     }
 }
