@@ -7,6 +7,7 @@ pub mod actions {
     pub mod store;
 }
 mod document;
+mod examples;
 pub mod feature;
 pub mod find;
 pub mod input;
@@ -138,15 +139,7 @@ impl Priority {
 
 /// A ticket.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(example = json!({
-    "id": "tkt_01jd8z6v2mfkpb7h3q9xw5t4ra", "number": 1, "subject": "Printer on fire", "description": "Third floor.",
-    "type": "incident", "status": "new", "priority": "high", "organization_id": null,
-    "requester": {"name": "Sam", "email": "sam@acme.test"}, "assignee_id": null, "team": null, "category": null,
-    "tags": ["printer"], "custom_fields": {}, "device_ids": [], "external_id": null, "source": "api", "due_at": null,
-    "first_response_due_at": null, "first_responded_at": null, "resolution_due_at": null, "resolved_at": null,
-    "closed_at": null, "sla_state": "none", "comment_count": 0, "version": 1,
-    "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.000Z"
-}))]
+#[schema(example = examples::new_ticket)]
 pub struct Ticket {
     #[schema(value_type = String)]
     pub id: TicketId,
@@ -216,20 +209,7 @@ pub struct TicketRequester {
 
 /// A ticket with what was said and done about it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(example = json!({
-    "id": "tkt_01jd8z6v2mfkpb7h3q9xw5t4ra", "number": 1, "subject": "Printer on fire", "description": "Third floor.",
-    "type": "incident", "status": "new", "priority": "high", "organization_id": null,
-    "requester": {"name": "Sam", "email": "sam@acme.test"}, "assignee_id": null, "team": null, "category": null,
-    "tags": ["printer"], "custom_fields": {}, "device_ids": [], "external_id": null, "source": "api", "due_at": null,
-    "first_response_due_at": null, "first_responded_at": null, "resolution_due_at": null, "resolved_at": null,
-    "closed_at": null, "sla_state": "none", "comment_count": 0, "version": 1,
-    "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.000Z", "comments": [],
-    "history": [{
-        "at": "2026-11-15T08:00:00.000Z",
-        "actor": {"type": "api_key", "id": "key_01jd8z6v2mfkpb7h3q9xw5t4rc", "name": "Monitoring"},
-        "changes": {"status": {"from": null, "to": "new"}}
-    }]
-}))]
+#[schema(example = examples::ticket_detail)]
 pub struct TicketDetail {
     #[serde(flatten)]
     pub ticket: Ticket,
@@ -246,11 +226,7 @@ impl Record for TicketDetail {
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = TicketComment, example = json!({
-    "id": "cmt_01jd8z6v2mfkpb7h3q9xw5t4rb", "body": "On my way.", "public": true,
-    "author": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rc", "name": "Admin"},
-    "created_at": "2026-11-15T08:02:00.000Z"
-}))]
+#[schema(as = TicketComment, example = examples::ticket_comment)]
 pub struct TicketComment {
     #[schema(value_type = String)]
     pub id: CommentId,
@@ -284,16 +260,7 @@ pub struct TicketChanges(pub BTreeMap<String, FieldChange>);
 
 /// A ticket with what has just changed in it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(example = json!({
-    "id": "tkt_01jd8z6v2mfkpb7h3q9xw5t4ra", "number": 1, "subject": "Printer on fire", "description": "Third floor.",
-    "type": "incident", "status": "open", "priority": "high", "organization_id": null,
-    "requester": {"name": "Sam", "email": "sam@acme.test"}, "assignee_id": null, "team": null, "category": null,
-    "tags": ["printer"], "custom_fields": {}, "device_ids": [], "external_id": null, "source": "api", "due_at": null,
-    "first_response_due_at": null, "first_responded_at": null, "resolution_due_at": null, "resolved_at": null,
-    "closed_at": null, "sla_state": "none", "comment_count": 0, "version": 2,
-    "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:01:00.000Z",
-    "changes": {"status": {"from": "new", "to": "open"}}
-}))]
+#[schema(example = examples::updated_ticket)]
 pub struct UpdatedTicket {
     #[serde(flatten)]
     pub ticket: Ticket,
@@ -302,20 +269,7 @@ pub struct UpdatedTicket {
 
 /// A ticket with what has just been said about it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(example = json!({
-    "id": "tkt_01jd8z6v2mfkpb7h3q9xw5t4ra", "number": 1, "subject": "Printer on fire", "description": "Third floor.",
-    "type": "incident", "status": "open", "priority": "high", "organization_id": null,
-    "requester": {"name": "Sam", "email": "sam@acme.test"}, "assignee_id": null, "team": null, "category": null,
-    "tags": ["printer"], "custom_fields": {}, "device_ids": [], "external_id": null, "source": "api", "due_at": null,
-    "first_response_due_at": null, "first_responded_at": "2026-11-15T08:02:00.000Z", "resolution_due_at": null,
-    "resolved_at": null, "closed_at": null, "sla_state": "none", "comment_count": 1, "version": 3,
-    "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:02:00.000Z",
-    "comment": {
-        "id": "cmt_01jd8z6v2mfkpb7h3q9xw5t4rb", "body": "On my way.", "public": true,
-        "author": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rc", "name": "Admin"},
-        "created_at": "2026-11-15T08:02:00.000Z"
-    }
-}))]
+#[schema(example = examples::commented_ticket)]
 pub struct CommentedTicket {
     #[serde(flatten)]
     pub ticket: Ticket,
