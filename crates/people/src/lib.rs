@@ -3,8 +3,10 @@
 pub mod api_keys;
 pub mod audit;
 pub mod cookie;
+mod domain_name;
 pub mod identity_providers;
 pub mod organizations;
+mod repair;
 pub mod session;
 pub mod sso;
 pub mod users;

@@ -10,10 +10,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder, Schema, Type};
 
 use super::DOMAINS_MAX;
-
-/// The limits of DNS for a name and for each of its parts.
-const DOMAIN_BYTES_MAX: usize = 253;
-const PART_BYTES_MAX: usize = 63;
+use crate::domain_name::is_domain_name;
 
 /// What creating or replacing an organization takes.
 #[derive(Clone, Debug, ToSchema)]
@@ -103,14 +100,7 @@ fn parse_domains(field: &mut BodyField<'_>) -> Option<Vec<String>> {
 /// Parses a domain name of at least two parts into lower case. IP addresses are refused.
 fn parse_domain(text: &str) -> Result<String, String> {
     let name = text.trim().to_ascii_lowercase();
-    let is_part = |part: &str| {
-        (1..=PART_BYTES_MAX).contains(&part.len())
-            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-    };
-    let ends_in_number = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
-    if name.len() <= DOMAIN_BYTES_MAX && name.contains('.') && name.split('.').all(is_part) && !ends_in_number {
+    if is_domain_name(&name) {
         return Ok(name);
     }
     Err("must be a domain name such as globex.example; others than of a-z, 0-9 and - are written as xn--…".to_owned())

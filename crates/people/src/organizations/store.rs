@@ -20,6 +20,7 @@ use super::{
     ORGANIZATION_CREATED, ORGANIZATION_DELETED, ORGANIZATION_UPDATED, ORGANIZATIONS_MAX, Organization, OrganizationId,
     UpdatedOrganization, diff_organizations,
 };
+use crate::repair::clamp_records;
 
 kernel::columns! {
     /// Every column of an organization.
@@ -75,19 +76,12 @@ impl StoredOrganization {
 impl FromRow for StoredOrganization {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: OrganizationColumns<usize> = OrganizationColumns::AT;
-        let organization = Organization {
-            id: row.get(AT.id)?,
-            name: row.get(AT.name)?,
-            slug: row.get(AT.slug)?,
-            external_id: row.get(AT.external_id)?,
+        let organization = kernel::read_record!(row, OrganizationColumns => Organization {
+            id, name, slug, external_id, archived, version, created_at, updated_at;
             domains: from_json(&row.get::<String>(AT.domains)?)?,
             tags: from_json(&row.get::<String>(AT.tags)?)?,
             custom_fields: from_json(&row.get::<String>(AT.custom_fields)?)?,
-            archived: row.get(AT.archived)?,
-            version: row.get(AT.version)?,
-            created_at: row.get(AT.created_at)?,
-            updated_at: row.get(AT.updated_at)?,
-        };
+        });
         Ok(StoredOrganization { organization, sequence: row.get(AT.sequence)? })
     }
 }
@@ -333,27 +327,7 @@ fn from_json<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(Error::internal)
 }
 
-/// Organizations of one clamping step.
-const CLAMP_ROWS: i64 = 500;
-
-/// Clamps future timestamps of organizations to `now`, before the tenant's clock is set back. Otherwise readers of changes
-/// would miss every change until the clock reaches those timestamps again. Returns the number of organizations.
+/// Clamps future timestamps of organizations; returns how many there were.
 pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
-    let mut all = 0;
-    loop {
-        let clamped_rows = db.write(async move |tx| {
-            let found: Vec<OrganizationId> = tx.list(IN_FUTURE, args![now, CLAMP_ROWS]).await?;
-            let mut rows: Vec<Vec<Value>> = Vec::with_capacity(found.len());
-            for id in found {
-                tx.record_change(KIND, id).await?;
-                rows.push(vec![id.into(), now.into()]);
-            }
-            tx.exec_each(CLAMP_FUTURE, &rows).await
-        });
-        let clamped_rows = clamped_rows.await?;
-        all += clamped_rows;
-        if clamped_rows < CLAMP_ROWS.unsigned_abs() {
-            return Ok(all);
-        }
-    }
+    clamp_records::<OrganizationId>(db, now, KIND, (IN_FUTURE, CLAMP_FUTURE)).await
 }

@@ -10,14 +10,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use serde_json::{Map, Value};
 
 use super::{DOMAINS_MAX, NewProvider, ProviderChange, ROLE_RULES_MAX, RoleRule};
+use crate::domain_name::is_domain_name;
 
 /// The redirect target if none is given.
 pub const DEFAULT_REDIRECT: &str = "/overview";
 /// The longest path of this server.
 const REDIRECT_BYTES_MAX: usize = 2_048;
-/// The limits of a name and of each of its labels (RFC 1035).
-const DOMAIN_BYTES_MAX: usize = 253;
-const LABEL_BYTES_MAX: usize = 63;
 /// Longer than any that providers issue.
 const CLIENT_ID_BYTES_MAX: usize = 500;
 const CLIENT_SECRET_BYTES_MAX: usize = 4_096;
@@ -46,20 +44,9 @@ pub fn decode_query(query: &str) -> Option<Vec<(String, String)>> {
 
 /// Parses a DNS name with at least one dot into lower case.
 pub fn parse_domain(text: &str) -> Result<String, String> {
-    let wrong = || "must be a domain such as acme.example, without an address before it".to_owned();
     let domain = text.to_ascii_lowercase();
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let is_label = |label: &str| {
-        (1..=LABEL_BYTES_MAX).contains(&label.len())
-            && label.bytes().all(is_plain)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    // A name whose last label is a number is an IP address.
-    let ends_in_name = domain.rsplit('.').next().is_some_and(|last| last.bytes().any(|byte| !byte.is_ascii_digit()));
-    let is_domain =
-        domain.len() <= DOMAIN_BYTES_MAX && domain.contains('.') && domain.split('.').all(is_label) && ends_in_name;
-    if is_domain { Ok(domain) } else { Err(wrong()) }
+    let wrong = "must be a domain such as acme.example, without an address before it";
+    if is_domain_name(&domain) { Ok(domain) } else { Err(wrong.to_owned()) }
 }
 
 /// Parses a path on this server. Browsers read `\` as `/`, ignore tabs and line breaks, and treat two leading slashes as

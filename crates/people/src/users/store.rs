@@ -9,7 +9,7 @@ use kernel::auth::{Rights, Role, end_sign_ins};
 use kernel::base::{Error, Result, Timestamp, UserId, Word};
 use kernel::events;
 use kernel::http::IfMatch;
-use kernel::store::{Db, FromRow, Row, STEP_ROWS, Select, SortDirection, Tick, Tx, Value};
+use kernel::store::{Db, FromRow, Row, Select, SortDirection, Tick, Tx, Value};
 
 use super::input::UserInput;
 use super::{
@@ -17,6 +17,7 @@ use super::{
     check_admin_left, check_grant, check_reach, check_self, diff_users, loses_admin,
 };
 use crate::identity_providers::ProviderId;
+use crate::repair::clamp_records;
 
 kernel::columns! {
     /// Every column of a user; identities are in another table.
@@ -57,19 +58,12 @@ pub struct StoredUser {
 impl FromRow for StoredUser {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: UserColumns<usize> = UserColumns::AT;
-        let user = User {
-            id: row.get(AT.id)?,
-            email: row.get(AT.email)?,
-            name: row.get(AT.name)?,
+        let user = kernel::read_record!(row, UserColumns => User {
+            id, email, name, platform_operator, last_signed_in_at, version, created_at, updated_at;
             role: <Role as Word>::from_stored(&row.get::<String>(AT.role)?)?,
             status: UserStatus::from_stored(&row.get::<String>(AT.status)?)?,
-            platform_operator: row.get(AT.platform_operator)?,
-            last_signed_in_at: row.get(AT.last_signed_in_at)?,
             identities: Vec::new(),
-            version: row.get(AT.version)?,
-            created_at: row.get(AT.created_at)?,
-            updated_at: row.get(AT.updated_at)?,
-        };
+        });
         Ok(StoredUser { user, sequence: row.get(AT.sequence)? })
     }
 }
@@ -334,24 +328,7 @@ async fn publish_changes(tx: &mut Tx, user: &User, different: UserChanges, is_di
     Ok(())
 }
 
-/// Clamps future timestamps of users to `now`, before the tenant's clock is set back. Otherwise readers of changes would
-/// miss every change until the clock reaches those timestamps again. Returns the number of users.
+/// Clamps future timestamps of users; returns how many there were.
 pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
-    let mut all = 0;
-    loop {
-        let clamped_rows = db.write(async move |tx| {
-            let found: Vec<UserId> = tx.list(IN_FUTURE, args![now, STEP_ROWS]).await?;
-            let mut rows: Vec<Vec<Value>> = Vec::with_capacity(found.len());
-            for id in found {
-                tx.record_change("user", id).await?;
-                rows.push(vec![id.into(), now.into()]);
-            }
-            tx.exec_each(CLAMP_FUTURE, &rows).await
-        });
-        let clamped_rows = clamped_rows.await?;
-        all += clamped_rows;
-        if clamped_rows < STEP_ROWS.unsigned_abs() {
-            return Ok(all);
-        }
-    }
+    clamp_records::<UserId>(db, now, "user", (IN_FUTURE, CLAMP_FUTURE)).await
 }
