@@ -2,14 +2,14 @@
 //! server.
 
 use clap::Subcommand;
-use kernel::auth::{Tenant, create_tenant, list_tenants, open_as_operator};
+use kernel::auth::{Tenant, create_tenant, list_tenants};
 use kernel::base::{Result, Word};
 use kernel::store::Purpose;
 use serde_json::json;
 use tickets::Priority;
 use tickets::sla::{self, PriorityPolicy, SlaPolicy};
 
-use super::args::{CommonArgs, TenantArgs, get_tenant, parse_word};
+use super::args::{CommonArgs, TenantArgs, open_tenant, parse_word};
 use super::clock::{self, ClockCommand};
 use super::device::{self, DeviceCommand};
 use super::ingest_key::{self, IngestKeyCommand};
@@ -122,7 +122,7 @@ pub async fn run(command: AdminCommand) -> Result<()> {
             let store = store::open_store(&common.store).await?;
             let tenants = list_tenants(&store.system(Purpose::Cli)).await?;
             let line = |tenant: &Tenant| format!("{}  {}  {}", tenant.id, tenant.slug, tenant.name);
-            common.output.print_value(&tenants, |tenants| tenants.iter().map(line).collect::<Vec<_>>().join("\n"))
+            common.output.print_list(&tenants, line)
         }
         AdminCommand::Organization(command) => organization::run(command).await,
         AdminCommand::User(command) => user::run(command).await,
@@ -138,20 +138,19 @@ pub async fn run(command: AdminCommand) -> Result<()> {
 async fn run_sla(command: SlaCommand) -> Result<()> {
     match command {
         SlaCommand::Set { of, priority, first_response_minutes, resolution_minutes, hours, timezone, common } => {
-            let store = store::open_store(&common.store).await?;
-            let db = open_as_operator(&store, &get_tenant(&store, &of).await?);
+            let (_, _, db) = open_tenant(&common, &of).await?;
             let policy = SlaPolicy { first_response_minutes, resolution_minutes, hours, timezone };
             let set = sla::store::set_policy(&db, PriorityPolicy { priority, policy }).await?;
             common.output.print_value(&set, format_policy)
         }
         SlaCommand::List { of, common } => {
-            let store = store::open_store(&common.store).await?;
-            let all = sla::store::list_policies(&open_as_operator(&store, &get_tenant(&store, &of).await?)).await?;
-            common.output.print_value(&all, |all| all.iter().map(format_policy).collect::<Vec<_>>().join("\n"))
+            let (_, _, db) = open_tenant(&common, &of).await?;
+            let all = sla::store::list_policies(&db).await?;
+            common.output.print_list(&all, format_policy)
         }
         SlaCommand::Delete { of, priority, common } => {
-            let store = store::open_store(&common.store).await?;
-            sla::store::delete_policy(&open_as_operator(&store, &get_tenant(&store, &of).await?), priority).await?;
+            let (_, _, db) = open_tenant(&common, &of).await?;
+            sla::store::delete_policy(&db, priority).await?;
             common.output.print_value(&json!({ "priority": priority }), |_| {
                 format!("The service level for {} was deleted.", priority.as_str())
             })

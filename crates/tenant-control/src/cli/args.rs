@@ -1,12 +1,13 @@
 //! Arguments that commands share, and what they name.
 
 use clap::Args;
-use kernel::auth::{Tenant, find_tenant};
+use kernel::auth::{Tenant, find_tenant, open_as_operator};
 use kernel::base::{Error, Result, Word};
-use kernel::store::{Purpose, Store};
+use kernel::store::{Db, Purpose, Store};
 use people::users::{User, find_user};
 
 use super::output::Output;
+use super::store::open_store;
 use crate::config::StoreArgs;
 
 #[derive(Args)]
@@ -35,7 +36,22 @@ pub struct UserArgs {
     pub email: String,
 }
 
-pub async fn get_tenant(store: &Store, of: &TenantArgs) -> Result<Tenant> {
+/// The store, the tenant that a command is about, and the tenant's records.
+pub async fn open_tenant(common: &CommonArgs, of: &TenantArgs) -> Result<(Store, Tenant, Db)> {
+    let store = open_store(&common.store).await?;
+    let tenant = get_tenant(&store, of).await?;
+    let db = open_as_operator(&store, &tenant);
+    Ok((store, tenant, db))
+}
+
+/// The store, and the user that a command is about, with their tenant.
+pub async fn open_user(common: &CommonArgs, user_args: &UserArgs) -> Result<(Store, Tenant, User)> {
+    let store = open_store(&common.store).await?;
+    let (tenant, user) = get_user(&store, user_args).await?;
+    Ok((store, tenant, user))
+}
+
+async fn get_tenant(store: &Store, of: &TenantArgs) -> Result<Tenant> {
     let slug = of.tenant.as_str();
     let found = find_tenant(&store.system(Purpose::Cli), slug).await?;
     found.ok_or_else(|| {
@@ -47,13 +63,16 @@ pub async fn get_tenant(store: &Store, of: &TenantArgs) -> Result<Tenant> {
 pub async fn get_user(store: &Store, user_args: &UserArgs) -> Result<(Tenant, User)> {
     let tenant = get_tenant(store, &user_args.of).await?;
     let user = find_user(store, &tenant, &user_args.email).await?;
-    let missing = || {
-        format!(
-            "there is no user {:?} in {}; `tenant-control admin user list --tenant {}` shows them",
-            user_args.email, tenant.slug, tenant.slug
-        )
-    };
-    Ok((tenant.clone(), user.ok_or_else(|| Error::internal(missing()))?))
+    let user = user.ok_or_else(|| unknown_record(&tenant, "user", &user_args.email))?;
+    Ok((tenant, user))
+}
+
+/// The error for a record that the tenant does not have, which says how to list them.
+pub fn unknown_record(tenant: &Tenant, what: &str, name: &str) -> Error {
+    let (slug, command) = (&tenant.slug, what.replace(' ', "-"));
+    Error::internal(format!(
+        "there is no {what} {name:?} in {slug}; `tenant-control admin {command} list --tenant {slug}` shows them"
+    ))
 }
 
 pub fn parse_word<W: Word>(text: &str) -> Result<W, String> {

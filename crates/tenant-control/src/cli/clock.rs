@@ -65,16 +65,14 @@
 //! A wait or an expiry that is wrong but within the longest valid one cannot be recognized as wrong, and stays.
 
 use clap::Subcommand;
-use kernel::auth::{
-    TenantClock, clamp_future_credentials, find_stuck_clock, list_clocks, open_as_operator, reset_clock,
-};
+use kernel::auth::{TenantClock, clamp_future_credentials, find_stuck_clock, list_clocks, reset_clock};
 use kernel::base::{Error, Result, Timestamp};
 use kernel::events;
 use kernel::http::shorten_stored_answers;
 use kernel::store::{Db, Purpose};
 use serde::Serialize;
 
-use super::args::{CommonArgs, TenantArgs, get_tenant};
+use super::args::{CommonArgs, TenantArgs, open_tenant};
 use super::store;
 use crate::features::{api_keys, devices, organizations, tickets, users, webhooks, workflows};
 
@@ -99,13 +97,11 @@ pub async fn run(command: ClockCommand) -> Result<()> {
         ClockCommand::List { common } => {
             let store = store::open_store(&common.store).await?;
             let all = list_clocks(&store.system(Purpose::Cli)).await?;
-            common.output.print_value(&all, |all| all.iter().map(format_clock).collect::<Vec<_>>().join("\n"))
+            common.output.print_list(&all, format_clock)
         }
         ClockCommand::Repair { of, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
-            let repaired =
-                repair_clock(&open_as_operator(&store, &tenant)).await.map_err(|error| interrupted_error(&error))?;
+            let (_, tenant, db) = open_tenant(&common, &of).await?;
+            let repaired = repair_clock(&db).await.map_err(|error| interrupted_error(&error))?;
             common.output.print_value(&ClockRepairReport { tenant: &tenant.slug, repaired }, format_report)
         }
     }

@@ -9,11 +9,9 @@ use fleet::devices::{self, ChangeOrigin, Device, DeviceId};
 use fleet::inventory::import::store::{ImportSummary, import_devices};
 use fleet::inventory::import::{self, ImportFormat};
 use fleet::inventory::merge::store::merge_duplicate;
-use kernel::auth::open_as_operator;
 use kernel::base::{Error, Result, Word};
 
-use super::args::{CommonArgs, TenantArgs, get_tenant};
-use super::store;
+use super::args::{CommonArgs, TenantArgs, open_tenant};
 
 #[derive(Subcommand)]
 pub enum DeviceCommand {
@@ -92,9 +90,8 @@ pub async fn run(command: DeviceCommand) -> Result<()> {
                 let opened = opened.map_err(|error| Error::internal(format!("{}: {error}", file.display())))?;
                 import::read_import_file(format, std::io::BufReader::new(opened))?
             };
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
-            let imported = import_devices(&open_as_operator(&store, &tenant), read, dry_run).await?;
+            let (_, _, db) = open_tenant(&common, &of).await?;
+            let imported = import_devices(&db, read, dry_run).await?;
             common.output.print_value(&imported, format_import)?;
             match (imported.errors.is_empty(), imported.nothing_written) {
                 (true, _) => Ok(()),
@@ -107,18 +104,14 @@ pub async fn run(command: DeviceCommand) -> Result<()> {
             }
         }
         DeviceCommand::Delete { of, id, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
-            let deleted = open_as_operator(&store, &tenant)
-                .write(async move |tx| devices::delete_device(tx, id, ChangeOrigin::Deliberate).await)
-                .await;
+            let (_, _, db) = open_tenant(&common, &of).await?;
+            let deleted =
+                db.write(async move |tx| devices::delete_device(tx, id, ChangeOrigin::Deliberate).await).await;
             let device = deleted.map_err(|error| unknown_device(id, error))?;
             common.output.print_value(&device, |device| format!("Device {} was deleted.", device.id))
         }
         DeviceCommand::Tag { of, id, add, remove, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
-            let db = open_as_operator(&store, &tenant);
+            let (_, _, db) = open_tenant(&common, &of).await?;
             let tagged = db.write(async move |tx| {
                 devices::edit_device(tx, id, |full| change_tags(&mut full.device.tags, &add, &remove)).await
             });
@@ -128,9 +121,8 @@ pub async fn run(command: DeviceCommand) -> Result<()> {
             })
         }
         DeviceCommand::Merge { of, id, duplicate, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
-            let merged = merge_duplicate(&open_as_operator(&store, &tenant), id, duplicate).await;
+            let (_, _, db) = open_tenant(&common, &of).await?;
+            let merged = merge_duplicate(&db, id, duplicate).await;
             let device = merged.map_err(|error| Error::internal(error.detail()))?;
             common
                 .output

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use kernel::auth::list_clocks;
-use kernel::base::{Env, Result, SecretsSource};
+use kernel::base::{Env, Error, Result, SecretsSource};
 use kernel::outbound::Outbound;
 use kernel::store::{Purpose, SelfCheckItem, Store};
 use people::sso::list_vouched_elsewhere;
@@ -34,10 +34,7 @@ pub async fn run(args: &DoctorArgs) -> Result<ExitCode> {
                 checks.extend(check_database(&args.store, &store).await);
                 store.close().await;
             }
-            Err(error) => checks.push(SelfCheckItem::from_problem(
-                "database",
-                error.cause_chain().unwrap_or_else(|| error.to_string()),
-            )),
+            Err(error) => checks.push(failed_check("database", &error)),
         }
     } else {
         checks.push(SelfCheckItem::from_detail("database", "not made yet; `serve` makes it"));
@@ -54,15 +51,14 @@ pub async fn run(args: &DoctorArgs) -> Result<ExitCode> {
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+fn failed_check(name: &'static str, error: &Error) -> SelfCheckItem {
+    SelfCheckItem::from_problem(name, error.cause_chain().unwrap_or_else(|| error.to_string()))
+}
+
 async fn check_database(args: &StoreArgs, store: &Store) -> Vec<SelfCheckItem> {
     let mut checks = match store.self_check().await {
         Ok(checks) => checks,
-        Err(error) => {
-            return vec![SelfCheckItem::from_problem(
-                "database",
-                error.cause_chain().unwrap_or_else(|| error.to_string()),
-            )];
-        }
+        Err(error) => return vec![failed_check("database", &error)],
     };
     match store.pending_migrations(MIGRATIONS).await {
         Ok(pending) if pending.is_empty() => {
@@ -73,9 +69,7 @@ async fn check_database(args: &StoreArgs, store: &Store) -> Vec<SelfCheckItem> {
             let secrets = kernel::startup::check_secrets(store, &args.secrets_source()).await;
             checks.push(match secrets {
                 Ok(()) => SelfCheckItem::from_detail("secrets", "those of the database"),
-                Err(error) => {
-                    SelfCheckItem::from_problem("secrets", error.cause_chain().unwrap_or_else(|| error.to_string()))
-                }
+                Err(error) => failed_check("secrets", &error),
             });
         }
         Ok(pending) => checks.push(SelfCheckItem::from_problem(
@@ -133,7 +127,7 @@ async fn check_search_index(args: &StoreArgs, store: &Store) -> SelfCheckItem {
     match check_index_health(&args.search_folder(), &store.system(Purpose::Cli)).await {
         Ok(Ok(detail)) => SelfCheckItem::from_detail(NAME, detail),
         Ok(Err(problem)) => SelfCheckItem::from_problem(NAME, problem),
-        Err(error) => SelfCheckItem::from_problem(NAME, error.cause_chain().unwrap_or_else(|| error.to_string())),
+        Err(error) => failed_check(NAME, &error),
     }
 }
 
@@ -151,9 +145,7 @@ fn check_secrets_file(args: &StoreArgs) -> SelfCheckItem {
 /// Shows which networks webhooks may reach: an allowed network is open to the endpoints of every tenant.
 fn check_outbound(args: &OutboundArgs) -> SelfCheckItem {
     match Outbound::new(args.outbound_settings()) {
-        Err(error) => {
-            SelfCheckItem::from_problem("webhook targets", error.cause_chain().unwrap_or_else(|| error.to_string()))
-        }
+        Err(error) => failed_check("webhook targets", &error),
         Ok(outbound) if outbound.allowed_networks().is_empty() => {
             SelfCheckItem::from_detail("webhook targets", "public addresses only")
         }

@@ -3,15 +3,14 @@
 use clap::Subcommand;
 use fleet::ingest_keys::{self, IngestKey, IngestKeyId};
 use fleet::inventory;
-use kernel::auth::{Tenant, open_as_operator};
-use kernel::base::{Code, Error, Result};
+use kernel::auth::Tenant;
+use kernel::base::{Code, Result};
 use kernel::http::BaseUrl;
-use kernel::store::{Db, Store};
-use people::organizations::{self, Organization};
+use kernel::store::Db;
 use serde_json::json;
 
-use super::args::{CommonArgs, TenantArgs, get_tenant};
-use super::store;
+use super::args::{CommonArgs, TenantArgs, open_tenant, unknown_record};
+use super::organization::find_organization;
 use crate::config::LinkArgs;
 
 #[derive(Subcommand)]
@@ -50,9 +49,7 @@ pub enum IngestKeyCommand {
 pub async fn run(command: IngestKeyCommand) -> Result<()> {
     match command {
         IngestKeyCommand::Create { of, organization, url, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
-            let db = open_as_operator(&store, &tenant);
+            let (store, tenant, db) = open_tenant(&common, &of).await?;
             let organization = match organization {
                 Some(slug) => Some(find_organization(&db, &tenant, &slug).await?),
                 None => None,
@@ -73,39 +70,23 @@ pub async fn run(command: IngestKeyCommand) -> Result<()> {
             })
         }
         IngestKeyCommand::List { of, common } => {
-            let store = store::open_store(&common.store).await?;
-            let all = ingest_keys::list_ingest_keys(&open_as_operator(&store, &get_tenant(&store, &of).await?)).await?;
-            common.output.print_value(&all, |all| all.iter().map(format_key).collect::<Vec<_>>().join("\n"))
+            let (_, _, db) = open_tenant(&common, &of).await?;
+            let all = ingest_keys::list_ingest_keys(&db).await?;
+            common.output.print_list(&all, format_key)
         }
         IngestKeyCommand::Revoke { of, id, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
-            let revoked = revoke_key(&store, &tenant, &id).await?;
+            let (_, tenant, db) = open_tenant(&common, &of).await?;
+            let revoked = revoke_key(&db, &tenant, &id).await?;
             common.output.print_value(&revoked, |key| format!("Ingest key {} is revoked.", key.id))
         }
     }
 }
 
-async fn find_organization(db: &Db, tenant: &Tenant, slug: &str) -> Result<Organization> {
-    let missing = || {
-        Error::internal(format!(
-            "there is no organization {slug:?} in {}; `tenant-control admin organization list --tenant {}` shows them",
-            tenant.slug, tenant.slug
-        ))
-    };
-    organizations::find_by_slug(db, slug).await?.ok_or_else(missing)
-}
-
 /// A malformed id is reported like the id of another tenant's key: as unknown.
-async fn revoke_key(store: &Store, tenant: &Tenant, id: &str) -> Result<IngestKey> {
-    let missing = || {
-        Error::internal(format!(
-            "there is no ingest key {id:?} in {}; `tenant-control admin ingest-key list --tenant {}` shows them",
-            tenant.slug, tenant.slug
-        ))
-    };
+async fn revoke_key(db: &Db, tenant: &Tenant, id: &str) -> Result<IngestKey> {
+    let missing = || unknown_record(tenant, "ingest key", id);
     let id: IngestKeyId = id.parse().map_err(|_| missing())?;
-    let revoked = ingest_keys::revoke_ingest_key(&open_as_operator(store, tenant), id).await;
+    let revoked = ingest_keys::revoke_ingest_key(db, id).await;
     revoked.map_err(|error| if error.code() == Code::NotFound { missing() } else { error })
 }
 

@@ -1,7 +1,7 @@
 //! `admin organization`: the organizations of a tenant, which are its own customers.
 
 use clap::Subcommand;
-use kernel::auth::{Tenant, open_as_operator};
+use kernel::auth::Tenant;
 use kernel::base::{Error, FieldError, Label, Result};
 use kernel::http::read_object;
 use kernel::store::Db;
@@ -9,8 +9,7 @@ use people::organizations::input::{OrganizationInput, parse_slug};
 use people::organizations::{self, Organization, OrganizationUpdate};
 use serde_json::{Map, Value, json};
 
-use super::args::{CommonArgs, TenantArgs, get_tenant};
-use super::store;
+use super::args::{CommonArgs, TenantArgs, open_tenant, unknown_record};
 
 #[derive(Subcommand)]
 pub enum OrganizationCommand {
@@ -74,31 +73,25 @@ pub enum OrganizationCommand {
 pub async fn run(command: OrganizationCommand) -> Result<()> {
     match command {
         OrganizationCommand::Create { of, name, slug, external_id, domains, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
+            let (_, _, db) = open_tenant(&common, &of).await?;
             let input = read_input(name, slug, external_id, domains)?;
-            let made = organizations::create_organization(&open_as_operator(&store, &tenant), input).await?;
+            let made = organizations::create_organization(&db, input).await?;
             common.output.print_value(&made, |made| format!("Organization {} ({}) was made.", made.slug, made.id))
         }
         OrganizationCommand::List { of, common } => {
-            let store = store::open_store(&common.store).await?;
-            let all =
-                organizations::list_organizations(&open_as_operator(&store, &get_tenant(&store, &of).await?)).await?;
-            common.output.print_value(&all, |all| all.iter().map(format_organization).collect::<Vec<_>>().join("\n"))
+            let (_, _, db) = open_tenant(&common, &of).await?;
+            let all = organizations::list_organizations(&db).await?;
+            common.output.print_list(&all, format_organization)
         }
         OrganizationCommand::Update { of, slug, name, new_slug, archived, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
+            let (_, tenant, db) = open_tenant(&common, &of).await?;
             let update = read_update(name.as_deref(), new_slug.as_deref(), archived)?;
-            let db = open_as_operator(&store, &tenant);
             let id = find_organization(&db, &tenant, &slug).await?.id;
             let changed = organizations::update_organization(&db, id, update).await?;
             common.output.print_value(&changed, format_organization)
         }
         OrganizationCommand::Delete { of, slug, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
-            let db = open_as_operator(&store, &tenant);
+            let (_, tenant, db) = open_tenant(&common, &of).await?;
             let id = find_organization(&db, &tenant, &slug).await?.id;
             organizations::delete_organization(&db, id).await?;
             common
@@ -110,13 +103,7 @@ pub async fn run(command: OrganizationCommand) -> Result<()> {
 
 /// The organization with this slug, or an error that says how to list them.
 pub async fn find_organization(db: &Db, tenant: &Tenant, slug: &str) -> Result<Organization> {
-    let missing = || {
-        Error::internal(format!(
-            "there is no organization {slug:?} in {}; `tenant-control admin organization list --tenant {}` shows them",
-            tenant.slug, tenant.slug
-        ))
-    };
-    organizations::find_by_slug(db, slug).await?.ok_or_else(missing)
+    organizations::find_by_slug(db, slug).await?.ok_or_else(|| unknown_record(tenant, "organization", slug))
 }
 
 /// Parses the flags by the same rules as a request body.

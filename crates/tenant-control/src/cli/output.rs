@@ -25,6 +25,11 @@ impl Output {
         print_line(&line);
         Ok(())
     }
+
+    /// Prints records as one JSON document, or a text for each.
+    pub fn print_list<T: Serialize>(self, records: &[T], text: impl Fn(&T) -> String) -> Result<()> {
+        self.print_value(&records, |records| records.iter().map(text).collect::<Vec<_>>().join("\n"))
+    }
 }
 
 /// A closed pipe is ignored: the reader chose to stop reading.

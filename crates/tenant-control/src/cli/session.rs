@@ -9,8 +9,7 @@ use kernel::base::{Error, Result, SessionId};
 use people::users::UserStatus;
 use serde_json::json;
 
-use super::args::{CommonArgs, TenantArgs, UserArgs, get_tenant, get_user};
-use super::store;
+use super::args::{CommonArgs, TenantArgs, UserArgs, get_user, open_tenant, open_user, unknown_record};
 use crate::config::{LinkArgs, SessionArgs};
 
 #[derive(Subcommand)]
@@ -68,39 +67,28 @@ pub async fn run(command: SessionCommand) -> Result<()> {
             run_create(&user, link, &url, session, &common).await
         }
         SessionCommand::List { of, email, common } => {
-            let store = store::open_store(&common.store).await?;
-            let mut all = match email {
-                Some(email) => {
-                    let (tenant, user) = get_user(&store, &UserArgs { of, email }).await?;
-                    let mut all = list_sessions(&open_as_operator(&store, &tenant)).await?;
-                    all.retain(|session| session.email == user.email);
-                    all
-                }
-                None => list_sessions(&open_as_operator(&store, &get_tenant(&store, &of).await?)).await?,
-            };
+            let (store, _, db) = open_tenant(&common, &of).await?;
+            let mut all = list_sessions(&db).await?;
+            if let Some(email) = email {
+                let (_, user) = get_user(&store, &UserArgs { of, email }).await?;
+                all.retain(|session| session.email == user.email);
+            }
             all.sort_by_key(|session| session.created_at);
-            common.output.print_value(&all, |all| all.iter().map(format_session).collect::<Vec<_>>().join("\n"))
+            common.output.print_list(&all, format_session)
         }
         SessionCommand::Revoke { of, which: SessionSelector { id: Some(id), .. }, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
-            let missing = || {
-                Error::internal(format!(
-                    "there is no session {id:?} in {}; `tenant-control admin session list --tenant {}` shows them",
-                    tenant.slug, tenant.slug
-                ))
-            };
+            let (_, tenant, db) = open_tenant(&common, &of).await?;
+            let missing = || unknown_record(&tenant, "session", &id);
             // A malformed id is reported like the id of another tenant's session: as unknown.
             let session: SessionId = id.parse().map_err(|_| missing())?;
-            if !revoke_session(&open_as_operator(&store, &tenant), session).await? {
+            if !revoke_session(&db, session).await? {
                 return Err(missing());
             }
             common.output.print_value(&json!({ "revoked": 1 }), |_| format!("Session {session} has ended."))
         }
         SessionCommand::Revoke { of, which: SessionSelector { email, .. }, common } => {
-            let store = store::open_store(&common.store).await?;
             let user_args = UserArgs { of, email: email.unwrap_or_default() };
-            let (tenant, user) = get_user(&store, &user_args).await?;
+            let (store, tenant, user) = open_user(&common, &user_args).await?;
             let revoked = revoke_user_sessions(&open_as_operator(&store, &tenant), user.id).await?;
             common.output.print_value(&json!({ "revoked": revoked }), |_| {
                 format!("All sessions of {} have ended: {revoked}.", user.email)
@@ -116,8 +104,7 @@ async fn run_create(
     session: SessionArgs,
     common: &CommonArgs,
 ) -> Result<()> {
-    let store = store::open_store(&common.store).await?;
-    let (tenant, user) = get_user(&store, user).await?;
+    let (store, tenant, user) = open_user(common, user).await?;
     if user.status == UserStatus::Disabled {
         return Err(Error::internal(format!(
             "{} is disabled; `tenant-control admin user update --tenant {} --email {} --status active` enables them again",

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use kernel::auth::{Role, Tenant, open_as_operator};
+use kernel::auth::{Role, Tenant};
 use kernel::base::{Code, Error, Result};
 use kernel::http::BaseUrl;
 use kernel::outbound::{Outbound, Target, look_up_txt};
@@ -17,8 +17,7 @@ use people::sso::{
 };
 use serde::Serialize;
 
-use super::args::{CommonArgs, TenantArgs, get_tenant};
-use super::store;
+use super::args::{CommonArgs, TenantArgs, open_tenant};
 use crate::config::{LinkArgs, OutboundArgs};
 
 #[derive(Subcommand)]
@@ -200,32 +199,22 @@ pub async fn run(command: SsoCommand) -> Result<()> {
         SsoCommand::Add(args) => add_provider(*args).await,
         SsoCommand::Update(args) => update_provider(*args).await,
         SsoCommand::List { of, id, common } => {
-            let store = store::open_store(&common.store).await?;
-            let mut all = sso::list_providers(&open_as_operator(&store, &get_tenant(&store, &of).await?)).await?;
+            let (_, _, db) = open_tenant(&common, &of).await?;
+            let mut all = sso::list_providers(&db).await?;
             all.retain(|provider| id.is_none_or(|id| provider.id == id));
-            common.output.print_value(&all, |all| all.iter().map(format_provider).collect::<Vec<_>>().join("\n"))
+            common.output.print_list(&all, format_provider)
         }
         SsoCommand::Disable { of, id, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
-            let db = open_as_operator(&store, &tenant);
-            let id = match id {
-                Some(id) => id,
-                None => get_only_enabled(&db, &tenant).await?,
-            };
+            let (_, tenant, db) = open_tenant(&common, &of).await?;
+            let id = get_or_only_enabled(&db, &tenant, id).await?;
             let disabled =
                 sso::disable_provider(&db, id).await.map_err(|error| unknown_provider(error, &tenant, id))?;
             common.output.print_value(&disabled, |one| format!("Provider {} ({}) was disabled.", one.name, one.id))
         }
         SsoCommand::SetSecret { of, id, client_secret_file, common } => {
             let secret = read_secret(&client_secret_file)?;
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
-            let db = open_as_operator(&store, &tenant);
-            let id = match id {
-                Some(id) => id,
-                None => get_only_enabled(&db, &tenant).await?,
-            };
+            let (store, tenant, db) = open_tenant(&common, &of).await?;
+            let id = get_or_only_enabled(&db, &tenant, id).await?;
             let secrets = kernel::startup::load_secrets(&store, &common.store.secrets_source()).await?;
             let change = ProviderChange { client_secret: Some((secret, secrets)), ..ProviderChange::default() };
             let set =
@@ -235,15 +224,12 @@ pub async fn run(command: SsoCommand) -> Result<()> {
                 .print_value(&set, |one| format!("The client secret of {} ({}) was replaced.", one.name, one.id))
         }
         SsoCommand::ReleaseDomain { of, domain, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
-            let released = sso::release_domain(&open_as_operator(&store, &tenant), &domain).await?;
+            let (_, _, db) = open_tenant(&common, &of).await?;
+            let released = sso::release_domain(&db, &domain).await?;
             common.output.print_value(&released, |one| format!("{} was released.", one.domain))
         }
         SsoCommand::VerifyDomain { of, domain, operator_word, dns_server, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
-            let db = open_as_operator(&store, &tenant);
+            let (store, tenant, db) = open_tenant(&common, &of).await?;
             let domain_record = sso::find_domain(&db, &domain).await?;
             let domain_record = domain_record.ok_or_else(|| {
                 let slug = &tenant.slug;
@@ -262,14 +248,12 @@ pub async fn run(command: SsoCommand) -> Result<()> {
 
 async fn add_provider(args: SsoAddArgs) -> Result<()> {
     let SsoAddArgs { of, name, issuer, client_id, client_secret_file, domain, .. } = args;
-    let (output, store_args) = (args.common.output, args.common.store);
     let client_secret = read_secret(&client_secret_file)?;
-    let store = store::open_store(&store_args).await?;
-    let tenant = get_tenant(&store, &of).await?;
+    let (store, tenant, db) = open_tenant(&args.common, &of).await?;
     let needs_leave = check_issuer(&issuer, &args.outbound, &tenant).await?;
     let base_url = args.url.base_url(&store).await?;
     // The server's secrets: a client secret sealed with others could never be opened.
-    let secrets = kernel::startup::load_secrets(&store, &store_args.secrets_source()).await?;
+    let secrets = kernel::startup::load_secrets(&store, &args.common.store.secrets_source()).await?;
     let new = NewProvider {
         name,
         issuer,
@@ -282,11 +266,11 @@ async fn add_provider(args: SsoAddArgs) -> Result<()> {
         trust_email: args.trust_email,
         sign_out_at_provider: args.sign_out_at_provider,
     };
-    let made = sso::add_provider(&open_as_operator(&store, &tenant), new, &secrets).await?;
+    let made = sso::add_provider(&db, new, &secrets).await?;
     let redirect_uri = format!("{}{CALLBACK_PATH}", base_url.as_str());
     let post_logout_redirect_uri = signed_out_uri(&made, &base_url);
     let added = AddedProvider { provider: made, redirect_uri, post_logout_redirect_uri, needs_leave };
-    output.print_value(&added, |added| format_instructions(added, &tenant))
+    args.common.output.print_value(&added, |added| format_instructions(added, &tenant))
 }
 
 /// The URI to which the provider redirects after a sign-out, if users are sent there to sign out.
@@ -295,13 +279,14 @@ fn signed_out_uri(provider: &Provider, base_url: &BaseUrl) -> Option<String> {
 }
 
 async fn update_provider(args: SsoUpdateArgs) -> Result<()> {
-    let (id, output, store_args) = (args.id, args.common.output, args.common.store);
+    let id = args.id;
     let client_secret = args.client_secret_file.as_deref().map(read_secret).transpose()?;
-    let store = store::open_store(&store_args).await?;
-    let tenant = get_tenant(&store, &args.of).await?;
+    let (store, tenant, db) = open_tenant(&args.common, &args.of).await?;
     let base_url = args.url.base_url(&store).await?;
     let client_secret = match client_secret {
-        Some(secret) => Some((secret, kernel::startup::load_secrets(&store, &store_args.secrets_source()).await?)),
+        Some(secret) => {
+            Some((secret, kernel::startup::load_secrets(&store, &args.common.store.secrets_source()).await?))
+        }
         None => None,
     };
     let gives_rules = args.no_role_map || !args.role_map.is_empty();
@@ -317,11 +302,11 @@ async fn update_provider(args: SsoUpdateArgs) -> Result<()> {
         domains: args.domain,
         enable: args.enable,
     };
-    let updated = sso::update_provider(&open_as_operator(&store, &tenant), id, change).await;
+    let updated = sso::update_provider(&db, id, change).await;
     let updated = updated.map_err(|error| unknown_provider(error, &tenant, id))?;
     let wants_sign_out = args.sign_out_at_provider == Some(true);
     let post_logout_redirect_uri = signed_out_uri(&updated, &base_url).filter(|_| wants_sign_out);
-    output.print_value(&UpdatedProvider { provider: updated, post_logout_redirect_uri }, |updated| {
+    args.common.output.print_value(&UpdatedProvider { provider: updated, post_logout_redirect_uri }, |updated| {
         let logout = updated.post_logout_redirect_uri.as_deref().map(logout_line);
         [format_provider(&updated.provider)].into_iter().chain(logout).collect::<Vec<_>>().join("\n")
     })
@@ -402,7 +387,11 @@ fn format_instructions(added: &AddedProvider, tenant: &Tenant) -> String {
     [first].into_iter().chain(rest).collect::<Vec<_>>().join("\n")
 }
 
-async fn get_only_enabled(db: &Db, tenant: &Tenant) -> Result<ProviderId> {
+/// The given provider, or the only one that is enabled.
+async fn get_or_only_enabled(db: &Db, tenant: &Tenant, id: Option<ProviderId>) -> Result<ProviderId> {
+    if let Some(id) = id {
+        return Ok(id);
+    }
     let all = sso::list_providers(db).await?;
     let enabled: Vec<&Provider> = all.iter().filter(|provider| provider.enabled).collect();
     match enabled.as_slice() {

@@ -6,8 +6,8 @@ use kernel::base::Result;
 use people::sso::ProviderId;
 use people::users::{NewUser, User, UserStatus, UserUpdate, create_user, list_users, unlink_user, update_user};
 
-use super::args::{CommonArgs, TenantArgs, UserArgs, get_tenant, get_user, parse_word};
-use super::{sso, store};
+use super::args::{CommonArgs, TenantArgs, UserArgs, open_tenant, open_user, parse_word};
+use super::sso;
 
 #[derive(Subcommand)]
 pub enum UserCommand {
@@ -79,15 +79,13 @@ fn parse_role(text: &str) -> Result<Role, String> {
 pub async fn run(command: UserCommand) -> Result<()> {
     match command {
         UserCommand::Create { user, role, name, platform_operator, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &user.of).await?;
+            let (store, tenant, _) = open_tenant(&common, &user.of).await?;
             let user =
                 create_user(&store, &tenant, NewUser { email: user.email, name, role, platform_operator }).await?;
             common.output.print_value(&user, |user| format!("User {} ({}) was made.", user.email, user.id))
         }
         UserCommand::Update { user, role, platform_operator, name, status, common } => {
-            let store = store::open_store(&common.store).await?;
-            let (tenant, user) = get_user(&store, &user).await?;
+            let (store, tenant, user) = open_user(&common, &user).await?;
             let change = UserUpdate { name, role, platform_operator, status };
             let user = update_user(&store, &tenant, user.id, change).await?;
             common.output.print_value(&user, |user| {
@@ -95,27 +93,24 @@ pub async fn run(command: UserCommand) -> Result<()> {
             })
         }
         UserCommand::Delete { user, common } => {
-            let store = store::open_store(&common.store).await?;
-            let (tenant, user) = get_user(&store, &user).await?;
+            let (store, tenant, user) = open_user(&common, &user).await?;
             let change = UserUpdate { status: Some(UserStatus::Disabled), ..UserUpdate::default() };
             let user = update_user(&store, &tenant, user.id, change).await?;
             common.output.print_value(&user, |user| format!("User {} is disabled.", user.email))
         }
         UserCommand::Unlink { user, provider, common } => {
-            let store = store::open_store(&common.store).await?;
-            let (tenant, user) = get_user(&store, &user).await?;
+            let (store, tenant, user) = open_user(&common, &user).await?;
             match unlink_user(&store, &tenant, user.id, provider).await? {
                 Some(user) => common.output.print_value(&user, format_unlinked),
                 None => common.output.print_value(&user, |user| format!("User {} has nothing to unlink.", user.email)),
             }
         }
         UserCommand::List { of, common } => {
-            let store = store::open_store(&common.store).await?;
-            let tenant = get_tenant(&store, &of).await?;
+            let (store, tenant, _) = open_tenant(&common, &of).await?;
             let users = list_users(&store, &tenant).await?;
             let line =
                 |user: &User| format!("{}  {}{}  {}", user.id, user.role.as_str(), status_suffix(user), user.email);
-            common.output.print_value(&users, |users| users.iter().map(line).collect::<Vec<_>>().join("\n"))
+            common.output.print_list(&users, line)
         }
     }
 }
