@@ -88,9 +88,18 @@ pub fn read_request(body: &[u8]) -> Result<AgentRequest, ReportRefusal> {
 /// Parses an inflated body.
 pub fn parse_message(inflated: &[u8]) -> Result<(MessageFormat, AgentMessage), ReportRefusal> {
     let content = text::without_byte_order_mark(inflated);
-    match text::first_byte(content) {
-        Some(b'<') => Ok((MessageFormat::Xml, xml::parse(content)?)),
-        Some(b'{') => Ok((MessageFormat::Json, json::parse(content)?)),
-        _ => Err(ReportRefusal::unsupported("The body is not XML or JSON.")),
+    match detect_format(content) {
+        Some(MessageFormat::Xml) => Ok((MessageFormat::Xml, xml::parse(content)?)),
+        Some(MessageFormat::Json) => Ok((MessageFormat::Json, json::parse(content)?)),
+        None => Err(ReportRefusal::unsupported("The body is not XML or JSON.")),
+    }
+}
+
+/// The format of an inflated body, by its first byte.
+pub fn detect_format(inflated: &[u8]) -> Option<MessageFormat> {
+    match text::first_byte(text::without_byte_order_mark(inflated))? {
+        b'<' => Some(MessageFormat::Xml),
+        b'{' => Some(MessageFormat::Json),
+        _ => None,
     }
 }

@@ -105,7 +105,8 @@ async fn process_body(
     {
         parser = parser.filter(|_| bytes.len() > UNPARSED_BYTES_MAX);
         if store::record_sign_of_life(&db, settings, reach, device, SignOfLife::Inventory).await? {
-            return answer(inventory_answer(format_of(&bytes), agent_from_headers(&headers).as_ref(), settings));
+            let format = agent_reports::detect_format(&bytes).unwrap_or(MessageFormat::Xml);
+            return answer(inventory_answer(format, agent_from_headers(&headers).as_ref(), settings));
         }
     }
     let parser = match parser {
@@ -208,11 +209,6 @@ fn inventory_answer(
         MessageFormat::Json => agent_reports::json_ok(report_hours(settings)),
         MessageFormat::Xml => agent_reports::xml_inventory_for(agent),
     }
-}
-
-fn format_of(bytes: &[u8]) -> MessageFormat {
-    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace() && byte.is_ascii());
-    if first == Some(&b'{') { MessageFormat::Json } else { MessageFormat::Xml }
 }
 
 /// Some agents name themselves only in the User-Agent header.
