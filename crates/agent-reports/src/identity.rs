@@ -177,12 +177,17 @@ pub fn real_mac(value: &str) -> Option<String> {
 
 /// The MAC in lower case with colons, from any notation. All zeros and all ones are invalid.
 pub fn normal_mac(value: &str) -> Option<String> {
-    let digits = hex_digits(value.trim(), &[':', '-', '.'])?;
+    let digits = compact_mac(value.trim())?;
     if digits.len() != 12 || digits.bytes().all(|digit| digit == b'0') || digits.bytes().all(|digit| digit == b'f') {
         return None;
     }
     let pairs: Option<Vec<&str>> = (0..6).map(|pair| digits.get(pair * 2..pair * 2 + 2)).collect();
     Some(pairs?.join(":"))
+}
+
+/// A MAC or its prefix in lower case without separators: people write it in many notations.
+pub fn compact_mac(value: &str) -> Option<String> {
+    hex_digits(value, &[':', '-', '.']).filter(|digits| (2..=12).contains(&digits.len()))
 }
 
 /// The hexadecimal digits of a value in lower case; `None` if it has anything but digits and these separators.

@@ -33,7 +33,7 @@ pub use answers::{
 pub use codec::{Codec, INFLATED_BYTES_MAX, detect_codec, encode_answer, inflate_body};
 pub use facts::{DeviceFacts, HostFacts, MachineFacts, NetworkFacts, SystemFacts, extract_facts};
 pub use fingerprint::fingerprint_parts;
-pub use identity::{normal_mac, real_label, real_mac, real_serial, real_uuid, swap_uuid_byte_order};
+pub use identity::{compact_mac, normal_mac, real_label, real_mac, real_serial, real_uuid, swap_uuid_byte_order};
 pub use parts::{Cpu, DeviceType, Disk, Nic, Os, Platform, Software, Volume};
 pub use primary::is_virtual_interface;
 pub use refusal::{ReportRefusal, ReportRefusalKind};

@@ -2,8 +2,8 @@
 
 use super::super::text::{clean_label, parse_day_ms, parse_local_time_ms, parse_number, parse_size};
 use super::super::{
-    AgentInfo, DeviceType, Platform, extract_facts, json_contact, json_error, json_ok, parse_message, real_label,
-    real_mac, real_serial, real_uuid, swap_uuid_byte_order, xml_error, xml_inventory_for, xml_prolog,
+    AgentInfo, DeviceType, Platform, compact_mac, extract_facts, json_contact, json_error, json_ok, parse_message,
+    real_label, real_mac, real_serial, real_uuid, swap_uuid_byte_order, xml_error, xml_inventory_for, xml_prolog,
 };
 use super::{json_inventory, parse_report, xml_inventory};
 
@@ -113,6 +113,15 @@ fn placeholders_count_for_nothing() {
     assert_eq!(real_mac("AC1F.6B00.0001").as_deref(), Some("ac:1f:6b:00:00:01"));
     // Assigned by a hypervisor, but unique to the machine.
     assert_eq!(real_mac("02:fc:00:00:00:01").as_deref(), Some("02:fc:00:00:00:01"));
+}
+
+#[test]
+fn a_hardware_address_is_the_same_in_every_notation() {
+    for text in ["02:FC:00:00:00:01", "02-fc-00-00-00-01", "02fc.0000.0001", "02fc00000001"] {
+        assert_eq!(compact_mac(text).as_deref(), Some("02fc00000001"), "{text}");
+    }
+    assert_eq!(compact_mac("02-FC").as_deref(), Some("02fc"));
+    assert_eq!((compact_mac("web01"), compact_mac("a"), compact_mac("02:fc:00:00:00:01:02")), (None, None, None));
 }
 
 #[test]

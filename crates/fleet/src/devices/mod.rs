@@ -34,6 +34,7 @@ use utoipa::ToSchema;
 
 use people::organizations::OrganizationId;
 
+pub use agent_reports::compact_mac;
 pub use changes::{DeviceChanges, FieldChange, compare_devices};
 pub use index::store::size_class;
 pub use parts::{Cpu, DeviceParts, Disk, Nic, Os, Platform, Software, Type, Volume};
@@ -46,7 +47,7 @@ pub use store::{
 pub use stored::{CHANGE_COLUMNS, DEVICE_LIST, DeviceRecordColumns, StoredDevice};
 pub use terms::{
     ALL_ORGANIZATIONS, DeviceCounter, HEALTH_TERM, NO_ORGANIZATION, ORGANIZATION_TERM, PLATFORM_TERM, STATUS_TERM,
-    TAG_TERM, TYPE_TERM, WORD_TERM, compact_mac, counters_of, format_term, organization_of, searchable_words, terms_of,
+    TAG_TERM, TYPE_TERM, WORD_TERM, counters_of, format_term, organization_of, searchable_words, terms_of,
 };
 
 pub const DEVICE_CREATED: EventKind<Device> =

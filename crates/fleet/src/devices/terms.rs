@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use agent_reports::compact_mac;
 use feature_kit::split_words;
 use kernel::base::Word;
 
@@ -74,14 +75,6 @@ fn mac_notations(mac: &str) -> [Vec<String>; 3] {
     [by(12), by(4), by(6)]
 }
 
-/// A hardware address or its prefix, without separators: people write it in many notations.
-pub fn compact_mac(text: &str) -> Option<String> {
-    let between = |c: char| matches!(c, ':' | '-' | '.');
-    let digits: String = text.chars().filter(|c| !between(*c)).map(|c| c.to_ascii_lowercase()).collect();
-    let is_hex = (2..=12).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_hex.then_some(digits)
-}
-
 /// The key of one counter of devices.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceCounter {
@@ -116,18 +109,4 @@ pub fn counters_of(device: &Device) -> BTreeSet<DeviceCounter> {
         .into_iter()
         .flat_map(|level| values.map(|(dimension, value)| counted(level, dimension, value)))
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_hardware_address_is_the_same_in_every_notation() {
-        for text in ["02:FC:00:00:00:01", "02-fc-00-00-00-01", "02fc.0000.0001", "02fc00000001"] {
-            assert_eq!(compact_mac(text).as_deref(), Some("02fc00000001"), "{text}");
-        }
-        assert_eq!(compact_mac("02-FC").as_deref(), Some("02fc"));
-        assert_eq!((compact_mac("web01"), compact_mac("a"), compact_mac("02:fc:00:00:00:01:02")), (None, None, None));
-    }
 }
