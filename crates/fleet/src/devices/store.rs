@@ -11,7 +11,7 @@ use super::rules;
 use super::stored::{DEVICE_LIST, DeviceChangeColumns, DeviceRecordColumns, to_json};
 use super::{
     DEVICE_CREATED, DEVICE_DELETED, DEVICE_OFFLINE, DEVICE_UPDATED, Device, DeviceId, DeviceParts, DeviceStatus,
-    FieldChange, FullDevice, StoredDevice, UpdatedDevice, compare_devices, index,
+    FieldChange, FullDevice, StoredDevice, UpdatedDevice, compare_devices, index, software,
 };
 
 const WITH_REPORTS: &str = " FROM devices LEFT JOIN device_reports ON device_reports.tenant_id = devices.tenant_id
@@ -124,7 +124,7 @@ pub async fn create_device(
         ReportRowUpdate::Edit => (None, Some(at)),
     };
     tx.enqueue(INSERT_REPORT, report_row(number, &full.device, check_at, digest)).await?;
-    index::store::update_index(tx, number, None, &full).await?;
+    update_indexes(tx, number, None, &full).await?;
     let status = full.device.status.as_str().into();
     let created =
         DeviceChanges([("status".to_owned(), FieldChange { from: serde_json::Value::Null, to: status })].into());
@@ -170,7 +170,7 @@ pub async fn save_device(
     if before.full.parts != updated.parts {
         tx.enqueue(UPDATE_PARTS, parts_row(number, &updated.parts)?).await?;
     }
-    index::store::update_index(tx, number, Some(&before.full), &updated).await?;
+    update_indexes(tx, number, Some(&before.full), &updated).await?;
     if updated.device.version % TRIM_EVERY == 0 {
         tx.enqueue(TRIM_HISTORY, vec![number.into(), HISTORY_MAX.into()]).await?;
     }
@@ -229,7 +229,7 @@ pub async fn delete_device(tx: &mut Tx, id: DeviceId, by: ChangeOrigin) -> Resul
     deleted.device.updated_at = at;
     tx.enqueue(UPDATE, StoredDevice { device: deleted.device.clone(), number, sequence }.to_values()?).await?;
     tx.record_change("device", id).await?;
-    index::store::update_index(tx, number, Some(&before.full), &deleted).await?;
+    update_indexes(tx, number, Some(&before.full), &deleted).await?;
     tx.enqueue(DELETE_PARTS, vec![number.into()]).await?;
     tx.enqueue(DELETE_IDENTITIES, vec![number.into()]).await?;
     tx.enqueue(END_REPORT, vec![number.into()]).await?;
@@ -240,6 +240,12 @@ pub async fn delete_device(tx: &mut Tx, id: DeviceId, by: ChangeOrigin) -> Resul
     record_audit(tx, by, "device.delete", id, &DeviceChanges::default()).await?;
     events::publish(tx, &DEVICE_DELETED, id, &deleted.device).await?;
     Ok(deleted.device)
+}
+
+/// Updates everything that a device is found and counted by. Software changes are queued for indexing.
+async fn update_indexes(tx: &mut Tx, number: i64, before: Option<&FullDevice>, after: &FullDevice) -> Result<()> {
+    index::store::update_index(tx, number, before, after).await?;
+    software::store::insert_software_changes(tx, number, before, after).await
 }
 
 fn parts_row(number: i64, parts: &DeviceParts) -> Result<Vec<Value>> {

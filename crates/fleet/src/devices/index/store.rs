@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use kernel::base::Result;
 use kernel::store::{Tx, Value};
 
+use super::super::FullDevice;
 use super::super::terms::{ALL_ORGANIZATIONS, DeviceCounter, counters_of, terms_of};
-use super::super::{FullDevice, software};
 
 kernel::statements! {
     /// Several rows at once; unused slots are null.
@@ -49,7 +49,7 @@ kernel::statements! {
 /// Rows that one statement can write.
 const SLOTS: usize = 16;
 
-/// Writes the differences: everything for a new device; a deleted one loses all. Software changes are queued for indexing.
+/// Writes the differences: everything for a new device; a deleted one loses all.
 pub async fn update_index(tx: &mut Tx, number: i64, before: Option<&FullDevice>, after: &FullDevice) -> Result<()> {
     let (old, new) = (before.map(|full| terms_of(&full.device)).unwrap_or_default(), terms_of(&after.device));
     let rows = |terms: Vec<&String>| terms.into_iter().map(|term| vec![Value::from(term.as_str())]).collect();
@@ -60,8 +60,7 @@ pub async fn update_index(tx: &mut Tx, number: i64, before: Option<&FullDevice>,
     let added = new.difference(&old).map(|counted| (counted, 1));
     let removed = old.difference(&new).map(|counted| (counted, -1));
     let changes = added.chain(removed).map(|(counted, by)| (counted.clone(), (counted.value.clone(), by)));
-    adjust_counters(tx, &changes.collect()).await?;
-    software::store::insert_software_changes(tx, number, before, after).await
+    adjust_counters(tx, &changes.collect()).await
 }
 
 /// Changes counters by the given amounts; each comes with the label of its value.
