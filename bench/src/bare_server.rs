@@ -6,7 +6,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
 
-use crate::{Outcome, runtime};
+use crate::harness::{Outcome, runtime};
 
 pub const PATH: &str = "/api/auth/session";
 

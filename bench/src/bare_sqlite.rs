@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rusqlite::{Connection, params};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::Outcome;
+use crate::harness::Outcome;
 use crate::workload::{AUDIT, BODY, EVENT, RECORD, SUBJECT, id};
 
 /// The store's own bounds.

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::{Outcome, folder};
+use crate::harness::{Outcome, folder};
 
 /// Nothing that makes a commit cheaper. Checkpoints are kept out, because they would hit either side by chance.
 const CONFIG: &str = "listen_addresses = '127.0.0.1'\nunix_socket_directories = ''\nmax_connections = 100\nfsync = on\n\

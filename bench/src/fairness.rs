@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use crate::cluster::Cluster;
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::{median, percentile};
 use crate::server::{Server, make_tenant};
 use crate::tickets::client::{self, Connection};
 use crate::tickets::data::Makings;
 use crate::tickets::new::New;
-use crate::{Outcome, folder, runtime, setting};
 
 /// How many times as long the steady tenant may wait beside 512 connections.
 const AIM: f64 = 6.0;

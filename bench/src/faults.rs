@@ -11,10 +11,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::percentile;
 use crate::server::{Server, make_key_of, post};
 use crate::tickets::client::{self, Connection};
-use crate::{Outcome, folder, runtime, setting};
 
 /// A caller whose tail is no worse than this many times what it was.
 const AIM: f64 = 2.0;

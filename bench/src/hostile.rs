@@ -10,11 +10,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::inventory::agent::{IngestKey, Run, request, strange_request};
 use crate::report::percentile;
 use crate::server::{Server, admin, make_key_of, post};
 use crate::tickets::client::{self, Connection};
-use crate::{Outcome, folder, runtime, setting};
 
 /// How many times as long the quiet tenant may wait.
 const AIM: f64 = 3.0;

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use tenant_control::features::tickets::TicketId;
 use tokio::task::JoinSet;
 
+use crate::chance::Chance;
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::percentile;
 use crate::server::{Server, make_tenant, post};
 use crate::tickets::client::Connection;
-use crate::tickets::data::Chance;
-use crate::{Outcome, folder, runtime, setting};
 
 const AIM_MS: f64 = 50.0;
 const ROWS: usize = 2_000_000;

@@ -7,9 +7,11 @@
 
 mod bare_server;
 mod bare_sqlite;
+mod chance;
 mod cluster;
 mod fairness;
 mod faults;
+mod harness;
 mod hostile;
 mod inventory;
 mod lists;
@@ -26,15 +28,13 @@ mod webhooks;
 mod workflows;
 mod workload;
 
-use std::error::Error;
 use std::process::ExitCode;
+
+use harness::Outcome;
 
 /// The service's own, so that what is measured in this process is what it would be in that one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Every failure ends the run and is shown as it is.
-type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start | memory | webhooks-rate |\n\
     webhooks-latency | webhooks-neighbours | webhooks-backlog | webhooks-hanging [postgres] | webhooks-publish |\n\
@@ -130,22 +130,4 @@ fn run(arguments: &[&str]) -> Outcome {
         ["sink", ports] => webhooks::sink::run(ports.parse()?),
         _ => Err(USAGE.into()),
     }
-}
-
-fn runtime() -> Outcome<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
-}
-
-/// A number from the environment, for longer or shorter runs.
-fn setting(name: &str, default: usize) -> Outcome<usize> {
-    match std::env::var(name) {
-        Ok(text) => text.parse().map_err(|_| format!("{name} must be a whole number").into()),
-        Err(_) => Ok(default),
-    }
-}
-
-/// A folder on the disk to be measured: `BENCH_DIR`, else the system's folder for temporary files.
-fn folder() -> Outcome<tempfile::TempDir> {
-    let parent = std::env::var_os("BENCH_DIR").map_or_else(std::env::temp_dir, Into::into);
-    Ok(tempfile::Builder::new().prefix("tenant-control-bench.").tempdir_in(parent)?)
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::harness::{Outcome, folder, setting};
 use crate::report::limit;
 use crate::server::{Server, get, make_key};
-use crate::{Outcome, folder, setting};
 
 const LIMIT_MB: f64 = 60.0;
 const PATHS: [&str; 5] =

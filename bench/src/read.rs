@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use crate::bare_server::PATH;
 use crate::cluster::output;
+use crate::harness::{Outcome, folder, setting};
 use crate::report::{Comparison, median};
 use crate::server::{Server, cpu_seconds, get, make_key};
-use crate::{Outcome, folder, setting};
 
 const AIM: f64 = 0.6;
 const THREADS: &str = "2";

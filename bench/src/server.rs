@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::Outcome;
 use crate::cluster::output;
+use crate::harness::Outcome;
 
 /// Longer than any start that is worth measuring.
 const READY_MAX: Duration = Duration::from_mins(1);

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use rusqlite::{Connection, params};
 
+use crate::harness::{Outcome, folder, setting};
 use crate::report::limit;
 use crate::server::Server;
-use crate::{Outcome, folder, setting};
 
 const LIMIT_MS: f64 = 300.0;
 const DAY_MS: i64 = 86_400_000;

@@ -9,9 +9,9 @@ use kernel::store::{Db, PostgresOptions, Store, StoreOptions};
 use tenant_control::migrations::MIGRATIONS;
 
 use crate::cluster::{Cluster, output};
+use crate::harness::{Outcome, runtime, setting};
 use crate::report::Comparison;
 use crate::workload::{BODY, CALLERS, SUBJECT, drive, id, make_tables, make_tenants, write};
-use crate::{Outcome, runtime, setting};
 
 const AIM: f64 = 0.9;
 

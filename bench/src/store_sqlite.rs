@@ -8,9 +8,9 @@ use kernel::store::{Store, StoreOptions};
 use tenant_control::migrations::MIGRATIONS;
 
 use crate::bare_sqlite::{BareWriter, Savepoints};
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::Comparison;
 use crate::workload::{CALLERS, drive, make_tables, make_tenants, write};
-use crate::{Outcome, folder, runtime, setting};
 
 const AIM: f64 = 0.8;
 const TENANTS: usize = 64;

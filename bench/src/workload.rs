@@ -10,7 +10,7 @@ use kernel::base::{Actor, Result, TenantId};
 use kernel::store::{Db, Purpose, Store};
 use tokio::task::JoinSet;
 
-use crate::Outcome;
+use crate::harness::Outcome;
 
 /// Who writes at once.
 pub const CALLERS: usize = 64;

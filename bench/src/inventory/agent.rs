@@ -10,8 +10,8 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use serde_json::Value;
 
-use crate::Outcome;
-use crate::tickets::data::Chance;
+use crate::chance::Chance;
+use crate::harness::Outcome;
 
 /// Of the bodies before they are compressed; the last bytes are filled with packages.
 pub const BODY_BYTES: usize = 250_000;

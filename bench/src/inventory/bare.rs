@@ -11,8 +11,8 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
 use tenant_control::features::devices::DEVICE_LIST;
 
-use super::export::{File, Reader};
-use crate::Outcome;
+use super::file::{File, Reader};
+use crate::harness::Outcome;
 
 /// Those of the file in their order: how each is written.
 const COLUMNS: [(&str, Form); 46] = [

@@ -8,7 +8,7 @@ use tenant_control::features::devices::{
 use tenant_control::features::inventory::blank_device;
 use tenant_control::features::organizations::OrganizationId;
 
-use crate::tickets::data::{Chance, Skewed};
+use crate::chance::{Chance, Skewed};
 
 const PACKAGES: usize = 2_000;
 /// Installed on each device.

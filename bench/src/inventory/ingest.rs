@@ -9,10 +9,10 @@ use std::time::Instant;
 use tokio::task::JoinSet;
 
 use super::agent::{BODY_BYTES, IngestKey, Run, request};
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::median;
 use crate::server::{Server, admin, cpu_seconds, make_tenant};
 use crate::tickets::client::Connection;
-use crate::{Outcome, folder, runtime, setting};
 
 const CONNECTIONS: usize = 16;
 /// Inventories per second.

@@ -11,11 +11,11 @@ use super::data::Makings;
 use super::load::{Loaded, Plan, Tenant};
 use super::queries::Query;
 use super::{PATH, keep};
+use crate::chance::Chance;
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::percentile;
 use crate::server::Server;
 use crate::tickets::client::Connection;
-use crate::tickets::data::Chance;
-use crate::{Outcome, folder, runtime, setting};
 
 /// Of the slowest hundredth, in the large store to the small one.
 const AIM: f64 = 1.5;

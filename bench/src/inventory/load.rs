@@ -20,7 +20,7 @@ use tenant_control::features::devices::{
 use tenant_control::features::organizations::OrganizationId;
 
 use super::data::{Made, Makings, ORGANIZATIONS};
-use crate::Outcome;
+use crate::harness::Outcome;
 use crate::server::{Server, make_tenant};
 
 /// Nothing is safe while it is filled: half a file is of no use anyway.

@@ -4,6 +4,7 @@ pub mod agent;
 mod bare;
 mod data;
 pub mod export;
+mod file;
 pub mod ingest;
 pub mod lists;
 mod load;
@@ -11,7 +12,7 @@ mod queries;
 
 use std::path::PathBuf;
 
-use crate::Outcome;
+use crate::harness::Outcome;
 
 const PATH: &str = "/api/rmm/reports/asset-inventory";
 

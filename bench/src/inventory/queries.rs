@@ -4,7 +4,7 @@ use kernel::base::{DAY_MS, HOUR_MS, Timestamp};
 
 use super::data::{Makings, RARE_RELEASE, hostname, release, tag, version};
 use super::load::Tenant;
-use crate::tickets::data::Chance;
+use crate::chance::Chance;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Query {

@@ -12,17 +12,18 @@ use kernel::base::Env;
 use rusqlite::{Connection as Sqlite, params};
 use tokio::task::JoinSet;
 
+use super::client::{path, request};
 use super::data::Makings;
-use super::latency::{Measured, gather};
 use super::load::Loaded;
+use super::measured::{Measured, gather, small, verdict};
+use super::options::Options;
 use super::queries::Query;
 use super::rebuild::Memory;
-use super::{Options, path, request, small, verdict};
+use crate::chance::Chance;
+use crate::harness::{Outcome, runtime};
 use crate::report::limit;
 use crate::server::{Server, cpu_seconds, get};
 use crate::tickets::client::Connection;
-use crate::tickets::data::Chance;
-use crate::{Outcome, runtime};
 
 /// Of the slowest hundredth, beside changes to without.
 const AIM: f64 = 2.0;

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::tickets::data::{Chance, Makings as Tickets, Skewed};
+use crate::chance::{Chance, Skewed};
+use crate::tickets::data::Makings as Tickets;
 
 /// Of which a tenant of usual size has some 4,000.
 const WORDS: usize = 20_000;

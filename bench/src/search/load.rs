@@ -16,9 +16,10 @@ use tenant_control::features::tickets::TicketId;
 
 use super::data::{Makings, capital};
 use super::queries::Known;
-use crate::Outcome;
+use crate::chance::Chance;
+use crate::harness::Outcome;
 use crate::server::{Server, make_tenant};
-use crate::tickets::data::{Chance, DONE, LIVE, TYPES};
+use crate::tickets::data::{DONE, LIVE, TYPES};
 
 /// Nothing is safe while it is filled: half a file is of no use anyway.
 const FILLING: &str = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; \

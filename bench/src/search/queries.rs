@@ -2,8 +2,8 @@
 
 use rusqlite::Connection;
 
-use crate::Outcome;
-use crate::tickets::data::Chance;
+use crate::chance::Chance;
+use crate::harness::Outcome;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Query {

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use serde_json::Value;
 
+use super::client::{path, start};
 use super::load::{Loaded, Sizes, Tenant};
-use super::{path, small, start};
-use crate::Outcome;
+use super::measured::small;
+use crate::harness::Outcome;
 use crate::report::limit;
 use crate::server::{Server, get};
 

@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use rusqlite::{Connection, OpenFlags, Params, params, params_from_iter};
 
-use super::latency::{Asking, CELL_MAX, Measured};
 use super::load::{Loaded, Tenant};
+use super::measured::{Asking, CELL_MAX, Measured};
 use super::queries::Sought;
-use crate::Outcome;
+use crate::harness::Outcome;
 
 /// What is selected of each table, and the columns in which a search finds words. Along the numbers, which SQLite might not choose by
 /// itself, rows are read in the order in which they lie.

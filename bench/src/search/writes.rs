@@ -12,8 +12,11 @@ use kernel::base::{Actor, Env, Result};
 use kernel::store::{Db, Store, StoreOptions};
 use rusqlite::Connection;
 
+use super::client::start;
+use super::measured::small;
+use super::options::Options;
 use super::rebuild::{forget_index, until_answered};
-use super::{Options, small, start};
+use crate::harness::{Outcome, folder, runtime};
 use crate::report::{Comparison, median};
 use crate::server::{Server, cpu_seconds};
 use crate::tickets::bare;
@@ -22,7 +25,6 @@ use crate::tickets::data::Makings;
 use crate::tickets::load::Loaded;
 use crate::tickets::new::New;
 use crate::workload::{CALLERS, drive};
-use crate::{Outcome, folder, runtime};
 
 /// How many times as long it may take.
 const AIM: f64 = 1.05;

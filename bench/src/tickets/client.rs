@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::PATH;
-use crate::Outcome;
+use crate::harness::Outcome;
 
 pub struct Connection {
     stream: TcpStream,

@@ -9,10 +9,10 @@ use super::data::Makings;
 use super::load::Loaded;
 use super::new::New;
 use super::{PATH, bare, client};
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::{Comparison, median};
 use crate::server::{Server, cpu_seconds};
 use crate::workload::{CALLERS, drive};
-use crate::{Outcome, folder, runtime, setting};
 
 const AIM: f64 = 0.5;
 

@@ -10,14 +10,15 @@ use tenant_control::features::tickets::store::{INSERT, INSERT_CHANGE, INSERT_TER
 use tenant_control::features::webhooks::follow::store as follow;
 
 use super::bare::TERMS;
-use super::data::{Chance, Makings};
+use super::data::Makings;
 use super::new::New;
 use super::{PATH, client};
+use crate::chance::Chance;
 use crate::cluster::{Cluster, output};
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::{Comparison, median};
 use crate::server::{Server, cpu_seconds, make_tenant};
 use crate::workload::{CALLERS, TICK};
-use crate::{Outcome, folder, runtime, setting};
 
 const AIM: f64 = 0.8;
 

@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 
 use super::PATH;
 use super::client::{self, Connection};
-use super::data::Chance;
+use crate::chance::Chance;
 use crate::cluster::Cluster;
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::server::{Server, make_tenant, post};
-use crate::{Outcome, folder, runtime, setting};
 
 const RECORDS: usize = 1_000;
 const WRITERS: usize = 32;

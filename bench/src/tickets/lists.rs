@@ -9,12 +9,13 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::client::{Connection, get};
-use super::data::{Chance, Makings};
+use super::data::Makings;
 use super::load::Loaded;
 use super::queries::Query;
+use crate::chance::Chance;
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::percentile;
 use crate::server::Server;
-use crate::{Outcome, folder, runtime, setting};
 
 const AIM: f64 = 1.5;
 const CONNECTIONS: usize = 4;

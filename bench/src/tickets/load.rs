@@ -13,7 +13,7 @@ use tenant_control::features::organizations::OrganizationId;
 use tenant_control::features::tickets::TicketId;
 
 use super::data::{DAY_MS, DONE, LIVE, Makings, ORGANIZATIONS, PRIORITIES, TECHNICIANS, TYPES, Ticket, external_id};
-use crate::Outcome;
+use crate::harness::Outcome;
 use crate::server::{Server, make_key};
 
 /// Nothing is safe while it is filled: half a file is of no use anyway.

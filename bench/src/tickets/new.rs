@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::data::{Chance, Makings, PRIORITIES};
+use super::data::{Makings, PRIORITIES};
+use crate::chance::Chance;
 
 pub struct New {
     pub subject: String,

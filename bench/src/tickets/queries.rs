@@ -2,8 +2,9 @@
 
 use kernel::base::Timestamp;
 
-use super::data::{Chance, DAY_MS, LIVE, Makings, external_id};
+use super::data::{DAY_MS, LIVE, Makings, external_id};
 use super::load::Loaded;
+use crate::chance::Chance;
 
 const MINUTE_MS: i64 = 60_000;
 

@@ -1,6 +1,6 @@
 //! The words of subjects: those of a service desk, their forms, and thousands of names that come up now and then.
 
-use super::data::Chance;
+use crate::chance::Chance;
 
 /// The first are the most frequent.
 const STEMS: &str = "not printer email password access laptop vpn server network outlook error install account reset \

@@ -13,8 +13,8 @@ use super::causes::{CALLERS, Causes};
 use super::receipts::Receipts;
 use super::sink::{self, Manner, Received};
 use super::{Tenant, database, start};
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::{Comparison, limit};
-use crate::{Outcome, folder, runtime, setting};
 
 /// Slower by at most 1.3.
 const AIM: f64 = 0.77;

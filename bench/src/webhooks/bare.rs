@@ -12,7 +12,7 @@ use kernel::outbound::{OutboundRequest, Target};
 use tokio::task::JoinSet;
 
 use super::client;
-use crate::Outcome;
+use crate::harness::Outcome;
 
 /// The places that the sender gives one tenant.
 pub const PLACES: usize = 128;

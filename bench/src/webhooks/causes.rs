@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::receipts::{Deed, NAME, Receipts};
 use super::{Tenant, client};
-use crate::Outcome;
+use crate::harness::Outcome;
 
 /// As many connections as the client keeps to one host.
 pub const CALLERS: usize = 16;

@@ -10,8 +10,8 @@ use super::receipts::{Delays, Receipts, Since};
 use super::sink::{self, Manner, Received};
 use super::{Tenant, start};
 use crate::cluster::Cluster;
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::Comparison;
-use crate::{Outcome, folder, runtime, setting};
 
 const AIM: f64 = 3.0;
 /// As many as a tenant may have.

@@ -8,8 +8,8 @@ use super::causes::{CALLERS, Causes};
 use super::receipts::{Receipts, Since};
 use super::sink::{self, Manner};
 use super::{Tenant, start};
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::{Comparison, limit, median};
-use crate::{Outcome, folder, runtime, setting};
 
 /// Of what was caused, when nobody holds back.
 const AIM: f64 = 0.9;

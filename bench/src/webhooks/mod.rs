@@ -22,7 +22,7 @@ use kernel::outbound::{Outbound, OutboundSettings};
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::Outcome;
+use crate::harness::Outcome;
 use crate::server::{Server, make_key_of, make_tenant, post};
 
 /// The receivers are on this host, which the guard refuses otherwise.

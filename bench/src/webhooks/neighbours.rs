@@ -8,8 +8,8 @@ use super::causes::Causes;
 use super::receipts::{Delays, Receipts, Since};
 use super::sink::{self, Manner, Received};
 use super::{Tenant, start};
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::Comparison;
-use crate::{Outcome, folder, runtime, setting};
 
 const AIM: f64 = 1.2;
 const TENANTS: [&str; 2] = ["left", "right"];

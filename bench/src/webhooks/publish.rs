@@ -10,8 +10,8 @@ use super::receipts::Receipts;
 use super::sink::{self, Manner, Received};
 use super::{Tenant, start};
 use crate::cluster::Cluster;
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::{Comparison, percentile};
-use crate::{Outcome, folder, runtime, setting};
 
 /// Fifty deliveries are written with each change, and sent beside the next.
 const AIM: f64 = 4.0;

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::sink::{REPORT, RESET};
 use super::{Tenant, bare, database, start};
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::{Comparison, median};
 use crate::server::{cpu_seconds, get};
-use crate::{Outcome, folder, runtime, setting};
 
 const AIM: f64 = 0.5;
 /// On a port each, as they would be on a host each.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::Outcome;
+use crate::harness::Outcome;
 use crate::report::percentile;
 
 /// How long after the last cause the last receipt is waited for.

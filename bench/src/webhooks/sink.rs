@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::{Outcome, runtime};
+use crate::harness::{Outcome, runtime};
 
 /// How a request is answered.
 pub enum Manner {

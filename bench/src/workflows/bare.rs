@@ -18,7 +18,7 @@ use tenant_control::features::tickets::stored::CommentColumns;
 use tenant_control::features::workflows::runs::{StoredRun, store as runs};
 use tenant_control::features::workflows::{LANE_KEY, Status, WORKFLOW_LANE};
 
-use crate::Outcome;
+use crate::harness::Outcome;
 use crate::tickets::bare::{By, Made, create, tell};
 use crate::tickets::new::New;
 

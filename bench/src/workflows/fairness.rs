@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use super::{PATH, call, queue, save, three_steps};
 use crate::cluster::Cluster;
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::{limit, percentile};
 use crate::server::{get, make_tenant};
 use crate::tickets::client::{Connection, post_to};
 use crate::webhooks::sink::{self, Manner};
 use crate::webhooks::{database, start};
-use crate::{Outcome, folder, runtime, setting};
 
 const LIMIT_MS: f64 = 2_000.0;
 /// Between two calls of the steady tenant.

@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::save;
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::{limit, median};
 use crate::webhooks::causes::{CALLERS, Causes};
 use crate::webhooks::receipts::{Receipts, Since};
 use crate::webhooks::sink::{self, Manner};
 use crate::webhooks::{Tenant, start};
-use crate::{Outcome, folder, runtime, setting};
 
 const LIMIT_MS: f64 = 100.0;
 /// The first second is the lane's and the connections'.

@@ -11,7 +11,7 @@ pub mod steps;
 
 use serde_json::{Value, json};
 
-use crate::Outcome;
+use crate::harness::Outcome;
 use crate::server::{Server, post};
 
 const PATH: &str = "/api/psa/workflows/trigger";

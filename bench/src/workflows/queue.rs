@@ -11,7 +11,7 @@ use tenant_control::features::workflows::{
     LANE_KEY, RunId, RunTrigger, TriggerKind, WORKFLOW_LANE, WorkflowId, WorkflowSettings,
 };
 
-use crate::Outcome;
+use crate::harness::Outcome;
 
 /// Runs under one commit.
 const STEP: usize = 250;

@@ -14,11 +14,11 @@ use tenant_control::features::workflows::runs::StoredRun;
 
 use super::bare::{self, STEPS, Texts};
 use super::{PATH, call, queue, save, three_steps};
+use crate::harness::{Outcome, folder, runtime, setting};
 use crate::report::{Comparison, median};
 use crate::server::{Server, cpu_seconds, make_tenant, post};
 use crate::webhooks::database;
 use crate::workload::drive_by;
-use crate::{Outcome, folder, runtime, setting};
 
 const AIM: f64 = 0.4;
 /// Longer than any round that is worth measuring.

@@ -1,6 +1,6 @@
 //! Assembles a report from the sections and fields that the XML and JSON parsers read.
 
-use super::AgentMessage;
+use super::message::AgentMessage;
 use super::refusal::ReportRefusal;
 use super::sections::{AgentInfo, AgentReport, NIC_IPS_MAX};
 use super::text::{LABEL_BYTES_MAX, clean_label};

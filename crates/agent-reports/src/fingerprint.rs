@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use super::MessageFormat;
+use super::message::{MessageFormat, detect_format};
 
 /// The elements that are left out with their tags: some are present in one run and missing in the next. The last two are
 /// left out only in part.
@@ -53,7 +53,7 @@ const READER_VERSION: &[u8] = b"2\n";
 
 /// The input of the digest: the version of the parser, then the slices of the inflated body without its volatile content.
 pub fn fingerprint_parts(inflated: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let is_json = super::detect_format(inflated) == Some(MessageFormat::Json);
+    let is_json = detect_format(inflated) == Some(MessageFormat::Json);
     let find_volatile = if is_json { find_in_json } else { find_in_xml };
     let mut rest = inflated;
     let slices = std::iter::from_fn(move || {

@@ -7,8 +7,8 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::AgentMessage;
 use super::collect::{LowercaseName, ReportCollector, ReportSection};
+use super::message::AgentMessage;
 use super::refusal::ReportRefusal;
 use super::text::{FIELD_BYTES_MAX, clean_label, parse_flag};
 

@@ -15,6 +15,7 @@ mod fingerprint;
 mod identity;
 mod json;
 mod kind;
+mod message;
 mod parts;
 mod primary;
 mod refusal;
@@ -34,6 +35,7 @@ pub use codec::{Codec, INFLATED_BYTES_MAX, detect_codec, encode_answer, inflate_
 pub use facts::{DeviceFacts, HostFacts, MachineFacts, NetworkFacts, SystemFacts, extract_facts};
 pub use fingerprint::fingerprint_parts;
 pub use identity::{compact_mac, normal_mac, real_label, real_mac, real_serial, real_uuid, swap_uuid_byte_order};
+pub use message::{AgentMessage, MessageFormat, detect_format};
 pub use parts::{Cpu, DeviceType, Disk, Nic, Os, Platform, Software, Volume};
 pub use primary::is_virtual_interface;
 pub use refusal::{ReportRefusal, ReportRefusalKind};
@@ -51,32 +53,6 @@ pub struct AgentRequest {
     pub message: AgentMessage,
 }
 
-/// The format of a message, which its answer uses too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MessageFormat {
-    Xml,
-    Json,
-}
-
-/// A message of an agent.
-#[derive(Debug, PartialEq)]
-pub enum AgentMessage {
-    /// XML: the agent asks for its tasks.
-    Prolog {
-        device_id: String,
-    },
-    /// JSON: the agent asks for its tasks.
-    Contact {
-        device_id: String,
-        name: Option<String>,
-        version: Option<String>,
-        tag: Option<String>,
-    },
-    Inventory(Box<AgentReport>),
-    /// A task that is not supported, by its name.
-    Other(String),
-}
-
 /// Parses a body as it was sent. Blocking: it uses only processor time.
 pub fn read_request(body: &[u8]) -> Result<AgentRequest, ReportRefusal> {
     let codec = detect_codec(body)?;
@@ -92,14 +68,5 @@ pub fn parse_message(inflated: &[u8]) -> Result<(MessageFormat, AgentMessage), R
         Some(MessageFormat::Xml) => Ok((MessageFormat::Xml, xml::parse(content)?)),
         Some(MessageFormat::Json) => Ok((MessageFormat::Json, json::parse(content)?)),
         None => Err(ReportRefusal::unsupported("The body is not XML or JSON.")),
-    }
-}
-
-/// The format of an inflated body, by its first byte.
-pub fn detect_format(inflated: &[u8]) -> Option<MessageFormat> {
-    match text::first_byte(text::without_byte_order_mark(inflated))? {
-        b'<' => Some(MessageFormat::Xml),
-        b'{' => Some(MessageFormat::Json),
-        _ => None,
     }
 }

@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use quick_xml::Reader;
 use quick_xml::events::{BytesDecl, BytesRef, BytesStart, Event};
 
-use super::AgentMessage;
 use super::codec::INFLATED_BYTES_MAX;
 use super::collect::{LowercaseName, ReportCollector, ReportSection};
+use super::message::AgentMessage;
 use super::refusal::ReportRefusal;
 use super::text::{FIELD_BYTES_MAX, clean_label};
 
