@@ -9,7 +9,8 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::node::{CompiledPattern, ExpressionNode, Literal, Loop, LoopKind, Root};
+use super::node::{ExpressionNode, Literal, Loop, LoopKind, Root};
+use super::pattern::CompiledPattern;
 use super::value::{CelText, CelValue, ENTRY_BYTES, MapKey, SLOT_BYTES};
 use super::{CostMeter, ExpressionError, ExpressionScope, functions, operators};
 

@@ -1,8 +1,7 @@
 //! The syntax tree that is evaluated: names are resolved, functions are known, patterns are compiled.
 
-use regex::Regex;
-
 use super::functions::Function;
+use super::pattern::CompiledPattern;
 
 #[derive(Debug)]
 pub enum ExpressionNode {
@@ -77,30 +76,32 @@ pub enum Operator {
     In,
 }
 
+/// Each operator with its sign and its precedence.
+const OPERATORS: [(Operator, &str, u8); 12] = [
+    (Operator::Equal, "==", 0),
+    (Operator::Unequal, "!=", 0),
+    (Operator::Less, "<", 0),
+    (Operator::AtMost, "<=", 0),
+    (Operator::Greater, ">", 0),
+    (Operator::AtLeast, ">=", 0),
+    (Operator::In, "in", 0),
+    (Operator::Add, "+", 1),
+    (Operator::Subtract, "-", 1),
+    (Operator::Multiply, "*", 2),
+    (Operator::Divide, "/", 2),
+    (Operator::Modulo, "%", 2),
+];
+
 impl Operator {
     pub fn symbol(self) -> &'static str {
-        match self {
-            Operator::Add => "+",
-            Operator::Subtract => "-",
-            Operator::Multiply => "*",
-            Operator::Divide => "/",
-            Operator::Modulo => "%",
-            Operator::Equal => "==",
-            Operator::Unequal => "!=",
-            Operator::Less => "<",
-            Operator::AtMost => "<=",
-            Operator::Greater => ">",
-            Operator::AtLeast => ">=",
-            Operator::In => "in",
-        }
+        OPERATORS.iter().find(|(operator, ..)| *operator == self).map_or("", |(_, sign, _)| sign)
     }
-}
 
-#[derive(Debug)]
-pub struct CompiledPattern {
-    pub regex: Regex,
-    /// How many bytes are charged for each byte of text that is matched.
-    pub cost_per_byte: usize,
+    /// The operator of this sign, and its precedence: those with a higher one bind tighter.
+    pub fn find_by_sign(sign: &str) -> Option<(Operator, u8)> {
+        let row = OPERATORS.iter().find(|(_, other, _)| *other == sign);
+        row.map(|(operator, _, precedence)| (*operator, *precedence))
+    }
 }
 
 #[derive(Debug)]
@@ -124,6 +125,33 @@ pub enum LoopKind {
 }
 
 impl ExpressionNode {
+    /// How deep nodes are nested, this one included.
+    pub fn depth(&self) -> usize {
+        let deepest = |nodes: &[ExpressionNode]| nodes.iter().map(ExpressionNode::depth).max().unwrap_or(0);
+        let below = match self {
+            ExpressionNode::Literal(_) | ExpressionNode::Root(_) | ExpressionNode::Local(..) => 0,
+            ExpressionNode::Select(operand, _)
+            | ExpressionNode::Has(operand, _)
+            | ExpressionNode::Not(operand)
+            | ExpressionNode::Negate(operand)
+            | ExpressionNode::Matches(operand, _) => operand.depth(),
+            ExpressionNode::Index(pair)
+            | ExpressionNode::And(pair)
+            | ExpressionNode::Or(pair)
+            | ExpressionNode::Binary(_, pair) => deepest(&pair[..]),
+            ExpressionNode::If(parts) => deepest(&parts[..]),
+            ExpressionNode::List(nodes) | ExpressionNode::Call(_, nodes) => deepest(nodes),
+            ExpressionNode::Map(entries) => {
+                entries.iter().map(|(key, value)| key.depth().max(value.depth())).max().unwrap_or(0)
+            }
+            ExpressionNode::Loop(inner) => {
+                let filter = inner.filter.as_ref().map_or(0, ExpressionNode::depth);
+                inner.range.depth().max(filter).max(inner.body.depth())
+            }
+        };
+        below + 1
+    }
+
     /// The source of a name, or of fields and elements selected from one. Other nodes have none.
     pub fn source_path(&self) -> Option<String> {
         match self {

@@ -3,6 +3,7 @@
 //! Matching is linear in the text, but not in the text alone: where the automaton has too many states to cache, each byte
 //! takes time in proportion to the positions of the pattern. So positions are counted and charged.
 
+use regex::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
@@ -11,6 +12,32 @@ pub const BYTES_MAX: usize = 256;
 const NESTING_MAX: u32 = 32;
 /// Positions of a class with characters beyond ASCII: a character has up to four bytes.
 const WIDE_CLASS_POSITIONS: usize = 4;
+const POSITIONS_MAX: usize = 500;
+const COMPILED_BYTES_MAX: usize = 128 << 10;
+const CACHE_BYTES_MAX: usize = 256 << 10;
+/// Matching a byte against this many positions takes about as long as other work charged as one byte: a tenth of a
+/// millisecond for a thousand bytes.
+const POSITIONS_PER_BYTE: usize = 4;
+
+#[derive(Debug)]
+pub struct CompiledPattern {
+    pub regex: Regex,
+    /// How many bytes are charged for each byte of text that is matched.
+    pub cost_per_byte: usize,
+}
+
+/// The pattern of `matches`, or why it is refused.
+pub fn compile_pattern(pattern: &str) -> Result<CompiledPattern, String> {
+    let positions = count_positions(pattern)?;
+    let too_large = "The pattern is too large once its repetitions are written out.";
+    if positions > POSITIONS_MAX {
+        return Err(too_large.to_owned());
+    }
+    let mut builder = RegexBuilder::new(&as_ascii(pattern));
+    let regex = builder.size_limit(COMPILED_BYTES_MAX).dfa_size_limit(CACHE_BYTES_MAX).build();
+    let regex = regex.map_err(|_| too_large)?;
+    Ok(CompiledPattern { regex, cost_per_byte: 1 + positions / POSITIONS_PER_BYTE })
+}
 
 /// The pattern with the classes of RE2: `\d`, `\w` and `\s` match ASCII alone, which also keeps them small.
 pub fn as_ascii(pattern: &str) -> String {

@@ -1,6 +1,6 @@
-//! Random sources are refused or evaluated, and never panic.
+//! Random sources are refused or evaluated, and never panic. The parser of the crate `cel` agrees on which are refused.
 
-use super::super::end_of_template;
+use super::syntax::assert_same_syntax;
 use super::{CostMeter, eval_source_in, on_a_small_stack, test_values};
 
 /// In a debug build some thousands take a second.
@@ -94,10 +94,10 @@ const TOKENS: &[&str] = &[
 ];
 
 /// A generator with a fixed seed, so that a failure can be repeated.
-struct FuzzRandom(u64);
+pub struct FuzzRandom(pub u64);
 
 impl FuzzRandom {
-    fn next_below(&mut self, end: usize) -> usize {
+    pub fn next_below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -111,7 +111,7 @@ fn try_all(seed: u64, make: fn(&mut FuzzRandom) -> String) {
         for _ in 0..ROUNDS {
             let source = make(&mut random);
             let _ = eval_source_in(&source, &values, &mut CostMeter::new(2_000, 50_000));
-            let _ = end_of_template(&source);
+            assert_same_syntax(&source);
         }
     });
 }
@@ -149,16 +149,24 @@ fn right_expressions_with_a_change_never_panic() {
         "input.text.matches(r'^h\\w+ [^x]*$') && steps.fetch.output.body.items.all(i, i.id != '')",
     ];
     try_all(0x2545_F491_4F6C_DD1D, |random| {
-        let mut letters: Vec<char> = RIGHT[random.next_below(RIGHT.len())].chars().collect();
-        for _ in 0..=random.next_below(3) {
-            let (from, to) = (random.next_below(letters.len()), random.next_below(letters.len()));
-            match random.next_below(4) {
-                0 => drop(letters.remove(from)),
-                1 => letters.swap(from, to),
-                2 => letters.insert(from, letters[to]),
-                _ => letters.extend_from_within(from.min(to)..from.max(to)),
-            }
-        }
-        letters.into_iter().collect()
+        let right = RIGHT[random.next_below(RIGHT.len())];
+        change_letters(right, random)
     });
+}
+
+pub fn change_letters(source: &str, random: &mut FuzzRandom) -> String {
+    let mut letters: Vec<char> = source.chars().collect();
+    for _ in 0..=random.next_below(3) {
+        if letters.is_empty() {
+            break;
+        }
+        let (from, to) = (random.next_below(letters.len()), random.next_below(letters.len()));
+        match random.next_below(4) {
+            0 => drop(letters.remove(from)),
+            1 => letters.swap(from, to),
+            2 => letters.insert(from, letters[to]),
+            _ => letters.extend_from_within(from.min(to)..from.max(to)),
+        }
+    }
+    letters.into_iter().collect()
 }

@@ -1,13 +1,15 @@
 mod bombs;
+mod cel_parser;
 mod corpus;
 mod faults;
 mod fuzz;
 mod oracle;
+mod syntax;
 
 use kernel::base::Timestamp;
 use serde_json::{Value, json};
 
-use super::{CostMeter, Expression, ExpressionError, ExpressionScope};
+use super::{CostMeter, Expression, ExpressionError, ExpressionScope, SOURCE_BYTES_MAX};
 
 /// The budget of a step's `with`.
 fn test_meter() -> CostMeter {

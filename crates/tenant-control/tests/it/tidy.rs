@@ -365,7 +365,7 @@ fn nothing_is_left_for_later() {
 /// Crates that the lock file has in more than one version, and whose fault that is.
 const DOUBLES: &[(&str, &str)] = &[
     ("base64", "postgres-protocol and metrics-exporter-prometheus are on 0.22"),
-    ("bit-set", "antlr4rust of cel is on 0.11, fancy-regex of jsonschema on 0.8"),
+    ("bit-set", "antlr4rust of cel, which is for tests alone, is on 0.11, fancy-regex of jsonschema on 0.8"),
     ("bit-vec", "follows bit-set; yasna of the tests is on 0.9"),
     ("bitflags", "defmt, which no target of ours builds, is on 1"),
     ("darling", "bon of tantivy is on 0.23; build time alone"),

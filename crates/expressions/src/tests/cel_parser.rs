@@ -1,26 +1,97 @@
-//! Lowers the parsed syntax to the tree that is evaluated: names, functions and patterns are resolved here, once.
+//! The parser of the crate `cel`, and its syntax lowered to our tree: what our own parser is compared with.
 
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
+use cel::parser::PrattParser;
 use cel::parser::pratt_parser::{Lexer, TokenKind};
-use regex::RegexBuilder;
 
-use super::functions::{self, Function};
-use super::node::{CompiledPattern, ExpressionNode, Literal, Loop, LoopKind, Operator, Root};
-use super::pattern;
-use super::{Expression, ExpressionError};
+use super::super::functions::{self, Function};
+use super::super::node::{ExpressionNode, Literal, Loop, LoopKind, Operator, Root};
+use super::super::pattern::{CompiledPattern, compile_pattern};
+use super::{Expression, ExpressionError, SOURCE_BYTES_MAX};
 
-/// How deep nodes can be nested: evaluation recurses.
+const TOKENS_MAX: usize = 256;
+const NESTING_MAX: usize = 24;
 const DEPTH_MAX: usize = 128;
-/// Compiling patterns is the most expensive part of saving a definition.
 const PATTERNS_MAX: usize = 4;
-const PATTERN_POSITIONS_MAX: usize = 500;
-const PATTERN_BYTES: usize = 128 << 10;
-const PATTERN_CACHE_BYTES: usize = 256 << 10;
-/// Matching a byte against this many positions takes about as long as other work charged as one byte: a tenth of a
-/// millisecond for a thousand bytes.
-const POSITIONS_PER_BYTE: usize = 4;
 
-pub fn lower_expression(source: &str, expr: &Expr) -> Result<Expression, ExpressionError> {
+pub fn parse_expression(source: &str) -> Result<Expression, ExpressionError> {
+    if source.len() > SOURCE_BYTES_MAX {
+        return Err(ExpressionError::invalid(format!("An expression has at most {SOURCE_BYTES_MAX} bytes.")));
+    }
+    check_token_limits(source)?;
+    let parser = PrattParser::new().max_recursion_depth(24).error_recovery_limit(1);
+    let parsed = parser.parse(source).map_err(|errors| {
+        // The first error with a position; later ones follow from it.
+        let first = errors.errors.into_iter().find(|error| error.pos.0 > 0);
+        let Some(error) = first else { return ExpressionError::invalid("This is not an expression.") };
+        let position = (u32::try_from(error.pos.0).unwrap(), u32::try_from(error.pos.1).unwrap());
+        ExpressionError::Invalid { detail: error.msg, at: Some(position) }
+    })?;
+    lower_expression(source, &parsed.expr)
+}
+
+fn check_token_limits(source: &str) -> Result<(), ExpressionError> {
+    let (mut lexer, mut tokens, mut open) = (Lexer::new(source), 0, 0_usize);
+    loop {
+        let token = lexer.lex();
+        match token.kind {
+            TokenKind::TokEnd => break,
+            TokenKind::TokError => {
+                let detail = lexer.get_error().map_or("unknown character", |error| error.message.as_str());
+                return Err(ExpressionError::invalid_at(detail, source, token.start));
+            }
+            TokenKind::TokWhitespace | TokenKind::TokComment => continue,
+            TokenKind::TokLeftParen | TokenKind::TokLeftBracket | TokenKind::TokLeftBrace => open += 1,
+            TokenKind::TokRightParen | TokenKind::TokRightBracket | TokenKind::TokRightBrace => {
+                open = open.saturating_sub(1);
+            }
+            _ => {}
+        }
+        tokens += 1;
+        if tokens > TOKENS_MAX {
+            let detail = format!("An expression has at most {TOKENS_MAX} names, numbers, texts and signs.");
+            return Err(ExpressionError::invalid_at(detail, source, token.start));
+        }
+        if open > NESTING_MAX {
+            let detail = format!("Brackets can be at most {NESTING_MAX} deep.");
+            return Err(ExpressionError::invalid_at(detail, source, token.start));
+        }
+    }
+    if tokens == 0 {
+        return Err(ExpressionError::invalid("An expression cannot be empty."));
+    }
+    Ok(())
+}
+
+/// The offset at which the expression at the start of `rest` ends: the first `}}` that closes no brace of the expression.
+/// Braces in its string literals do not count.
+pub fn end_of_template(rest: &str) -> Result<usize, ExpressionError> {
+    let unended = || ExpressionError::invalid("${{ has no end: }} is missing.");
+    let (mut lexer, mut open) = (Lexer::new(rest), 0_usize);
+    loop {
+        let token = lexer.lex();
+        if token.start > SOURCE_BYTES_MAX {
+            return Err(ExpressionError::invalid(format!(
+                "An expression has at most {SOURCE_BYTES_MAX} bytes, and this one does not end before."
+            )));
+        }
+        match token.kind {
+            TokenKind::TokEnd => return Err(unended()),
+            TokenKind::TokError => {
+                let detail = lexer.get_error().map_or("unknown character", |error| error.message.as_str());
+                return Err(ExpressionError::invalid_at(detail, rest, token.start));
+            }
+            TokenKind::TokLeftBrace => open += 1,
+            TokenKind::TokRightBrace if open == 0 => {
+                return if rest[token.end..].starts_with('}') { Ok(token.start) } else { Err(unended()) };
+            }
+            TokenKind::TokRightBrace => open -= 1,
+            _ => {}
+        }
+    }
+}
+
+fn lower_expression(source: &str, expr: &Expr) -> Result<Expression, ExpressionError> {
     let mut lower =
         Lowering { source, locals: Vec::new(), roots: Vec::new(), steps: Vec::new(), depth: 0, patterns: 0 };
     let node = lower.lower_node(expr)?;
@@ -204,18 +275,7 @@ impl Lowering<'_> {
         if self.patterns > PATTERNS_MAX {
             return Err(self.error_at_name("matches", format!("An expression has at most {PATTERNS_MAX} patterns.")));
         }
-        let positions = pattern::count_positions(pattern).map_err(|detail| self.error_at_name("matches", detail))?;
-        let too_large =
-            || self.error_at_name("matches", "The pattern is too large once its repetitions are written out.");
-        if positions > PATTERN_POSITIONS_MAX {
-            return Err(too_large());
-        }
-        let mut builder = RegexBuilder::new(&pattern::as_ascii(pattern));
-        let regex = builder.size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_CACHE_BYTES).build();
-        Ok(CompiledPattern {
-            regex: regex.map_err(|_| too_large())?,
-            cost_per_byte: 1 + positions / POSITIONS_PER_BYTE,
-        })
+        compile_pattern(pattern).map_err(|detail| self.error_at_name("matches", detail))
     }
 
     /// Recognizes the macros by the initial value of their accumulator.
