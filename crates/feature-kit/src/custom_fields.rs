@@ -3,7 +3,7 @@
 use kernel::http::BodyField;
 use serde_json::{Map, Value};
 
-use crate::NullField;
+use crate::null_field::NullField;
 
 pub const CUSTOM_FIELDS_MAX: usize = 50;
 pub const CUSTOM_DEPTH_MAX: usize = 5;

@@ -10,8 +10,8 @@ use kernel::jobs::Retention;
 use kernel::store::Follower;
 use kernel::store::references::{Referable, Referrer};
 
-use crate::SHARED_CODES;
 use crate::action::Action;
+use crate::shared_codes::SHARED_CODES;
 
 /// A feature, as its crate declares it in a `FEATURE` constant: `Feature { name: "tickets", …, ..Feature::NEW }`.
 pub struct Feature {

@@ -1,4 +1,7 @@
 //! Terms of list filters: the words of `q`, and ids that may be `none`.
+//!
+//! The search index folds more than `split_words`: accents, compatibility forms, Han by character. Words of lists are rows
+//! beside their records, so folding them in the same way would mean writing all of them anew.
 
 use std::collections::BTreeSet;
 use std::fmt;
