@@ -15,6 +15,7 @@ use kernel::store::references::RecordReference;
 use serde_json::{Map, Value};
 
 use super::depth::{JSON_DEPTH_MAX, is_shallow};
+use super::pointer::join_pointer;
 use super::schedule::{CronSchedule, ScheduleField};
 use super::schema::InputSchema;
 use super::template::Template;
@@ -291,7 +292,7 @@ impl DefinitionChecker {
         }
         let names = step.with.get("headers").and_then(Value::as_object).into_iter().flat_map(Map::keys);
         for name in names.clone().filter(|name| !request_headers::is_header_name(name)) {
-            let pointer = format!("/headers/{}", name.replace('~', "~0").replace('/', "~1"));
+            let pointer = join_pointer("/headers", name);
             // For a literal value the action's own check has reported it.
             if templated.contains(pointer.as_str()) {
                 self.add_error(format!("{prefix}{pointer}"), "invalid_header", request_headers::NOT_A_NAME);

@@ -19,6 +19,7 @@ pub mod follow {
 }
 pub mod jobs;
 pub mod plan;
+mod pointer;
 /// Clamps timestamps in the future, for `admin clock repair`.
 pub mod repair {
     pub mod store;

@@ -3,10 +3,19 @@
 //! References and `unevaluated…` keywords are left out: with them the cost of a small schema has no bound. Without them
 //! each value of the input costs at most one pass over the schema.
 
-use jsonschema::{Draft, PatternOptions, Validator};
-use serde_json::Value;
+mod compile;
+mod formats;
+mod keywords;
+mod messages;
+mod numbers;
+mod patterns;
 
 use expressions::pattern;
+use serde_json::Value;
+
+use super::pointer::join_pointer;
+use formats::FORMATS;
+use keywords::Schema;
 
 const SCHEMA_BYTES_MAX: usize = 16 << 10;
 /// Building and validating recurse.
@@ -15,8 +24,6 @@ const NODES_MAX: usize = 500;
 /// Each pattern is compiled, and matched against its texts: in the worst case a position takes 20 ns per byte of input.
 const PATTERNS_MAX: usize = 20;
 const PATTERN_POSITIONS_MAX: usize = 150;
-const PATTERN_BYTES: usize = 64 << 10;
-const PATTERN_CACHE_BYTES: usize = 256 << 10;
 /// Further errors are not reported, and long details are cut: some list every unexpected property.
 const ERRORS_MAX: usize = 20;
 const DETAIL_CHARACTERS_MAX: usize = 300;
@@ -33,14 +40,11 @@ const REFUSED_KEYWORDS: [&str; 9] = [
     "unevaluatedItems",
     "unevaluatedProperties",
 ];
-/// The formats that are validated. Any other would be accepted and have no effect.
-const FORMATS: [&str; 10] =
-    ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"];
 
 /// A schema that is ready to validate.
 #[derive(Debug)]
 pub struct InputSchema {
-    validator: Validator,
+    schema: Schema,
 }
 
 /// A pointer into the schema, an error code and a detail.
@@ -48,36 +52,33 @@ pub type SchemaError = (String, &'static str, String);
 
 impl InputSchema {
     pub fn parse(schema: &Value) -> Result<InputSchema, Vec<SchemaError>> {
-        let mut walk = SchemaWalk { errors: Vec::new(), nodes: 0, patterns: 0, positions: 0 };
-        if !matches!(schema, Value::Object(_) | Value::Bool(_)) {
-            walk.add_error("", "invalid", "must be an object".to_owned());
-        }
-        walk.visit_schema(schema, "", 1);
-        if walk.errors.is_empty() && schema.to_string().len() > SCHEMA_BYTES_MAX {
-            walk.add_error("", "too_large", format!("must have at most {SCHEMA_BYTES_MAX} bytes"));
-        }
-        if !walk.errors.is_empty() {
-            return Err(walk.errors);
-        }
-        let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_CACHE_BYTES);
-        let options = jsonschema::options().with_draft(Draft::Draft202012).offline();
-        let built = options.with_pattern_options(patterns).should_validate_formats(true).build(schema);
-        match built {
-            Ok(validator) => Ok(InputSchema { validator }),
-            Err(error) => {
-                Err(vec![(error.instance_path().to_string(), "invalid", truncate_detail(&error.masked().to_string()))])
-            }
-        }
+        check_limits(schema)?;
+        let schema = compile::compile_schema(schema, "", true).map_err(|error| vec![error])?;
+        Ok(InputSchema { schema })
     }
 
     /// The first error of an input as a pointer into it and a detail, or nothing. Details repeat no value. Further errors
-    /// are left out: all would be collected before the first is returned, and a small schema has millions on a list.
+    /// are left out: a small schema has millions on a list.
     pub fn validate_input(&self, input: &Value) -> Vec<(String, String)> {
-        match self.validator.validate(input) {
-            Ok(()) => Vec::new(),
-            Err(error) => vec![(error.instance_path().to_string(), truncate_detail(&error.masked().to_string()))],
-        }
+        let Err(mismatch) = self.schema.check_value(input) else { return Vec::new() };
+        let pointer = mismatch.to_pointer();
+        let value = input.pointer(&pointer).unwrap_or(input);
+        let detail = truncate_detail(&messages::describe_keyword(mismatch.keyword, value));
+        vec![(pointer, detail)]
     }
+}
+
+/// What is known before the schema is compiled: its size, and that it has no refused keyword.
+fn check_limits(schema: &Value) -> Result<(), Vec<SchemaError>> {
+    let mut walk = SchemaWalk { errors: Vec::new(), nodes: 0, patterns: 0, positions: 0 };
+    if !matches!(schema, Value::Object(_) | Value::Bool(_)) {
+        walk.add_error("", "invalid", "must be an object".to_owned());
+    }
+    walk.visit_schema(schema, "", 1);
+    if walk.errors.is_empty() && schema.to_string().len() > SCHEMA_BYTES_MAX {
+        walk.add_error("", "too_large", format!("must have at most {SCHEMA_BYTES_MAX} bytes"));
+    }
+    if walk.errors.is_empty() { Ok(()) } else { Err(walk.errors) }
 }
 
 fn truncate_detail(text: &str) -> String {
@@ -117,7 +118,7 @@ impl SchemaWalk {
         match value {
             Value::Object(entries) => {
                 for (key, value) in entries {
-                    let pointer = format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
+                    let pointer = join_pointer(pointer, key);
                     self.check_keyword(key, value, &pointer);
                     match key.as_str() {
                         // These keywords have values, not schemas.
@@ -142,7 +143,7 @@ impl SchemaWalk {
     fn visit_named_schemas(&mut self, keyword: &str, value: &Value, pointer: &str, depth: usize) {
         let Value::Object(entries) = value else { return };
         for (key, value) in entries {
-            let pointer = format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
+            let pointer = join_pointer(pointer, key);
             if keyword == "patternProperties" {
                 self.check_pattern(key, &pointer);
             }

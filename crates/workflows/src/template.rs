@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 
 use expressions::{CostMeter, Expression, ExpressionError, ExpressionScope, end_of_template};
 
+use super::pointer::escape_key;
+
 /// As deep as the JSON parser accepts; parsing and evaluating recurse.
 const DEPTH_MAX: usize = 128;
 /// Expressions per template. Parsing one takes up to a millisecond.
@@ -95,9 +97,8 @@ impl TemplateParser {
                 items.iter().enumerate().map(|(at, item)| self.parse_child(&at.to_string(), item, depth)).collect(),
             ),
             Value::Object(entries) => {
-                let parts = entries
-                    .iter()
-                    .map(|(key, value)| (key.clone(), self.parse_child(&escape_pointer(key), value, depth)));
+                let parts =
+                    entries.iter().map(|(key, value)| (key.clone(), self.parse_child(&escape_key(key), value, depth)));
                 TemplatePart::Object(parts.collect())
             }
             Value::String(text) if text.contains("${{") => self.parse_text(text),
@@ -157,10 +158,6 @@ impl TemplateParser {
         self.expressions.push((self.pointer.clone(), expression));
         Ok(self.expressions.len() - 1)
     }
-}
-
-fn escape_pointer(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
 }
 
 struct TemplateEvaluation<'a, 'm> {

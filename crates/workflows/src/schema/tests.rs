@@ -1,3 +1,5 @@
+mod oracle;
+
 use serde_json::{Value, json};
 
 use super::InputSchema;
