@@ -1,5 +1,7 @@
 //! Computes what a run does next. Pure: the result does not depend on the order in which steps have ended.
 
+use kernel::base::{Error, Result};
+
 use super::{OnError, RunError, Status, StepError, WorkflowStep};
 
 /// What follows from the states of a run's steps.
@@ -85,14 +87,24 @@ fn run_status(steps: &[WorkflowStep], states: &[Option<Status>]) -> Status {
     }
 }
 
-/// The error of a run: that of the first step, in the order of the definition, that gave the run this status.
-pub fn run_error(
+/// The error of a run: that of the first step, in the order of the definition, that gave the run this status. `find_step`
+/// returns the status of a step and the JSON of its error.
+pub fn run_error<'a>(
     steps: &[WorkflowStep],
-    ended: &[(Option<Status>, Option<StepError>)],
     status: Status,
-) -> Option<RunError> {
-    let is_cause = |step: &WorkflowStep, state: Option<Status>| state == Some(status) && step.on_error == OnError::Fail;
-    let (step, (_, error)) = steps.iter().zip(ended).find(|(step, (state, _))| is_cause(step, *state))?;
-    let StepError { code, detail } = error.clone()?;
-    Some(RunError { code, detail, step_id: Some(step.id.clone()) })
+    find_step: impl Fn(&str) -> Option<(Status, Option<&'a str>)>,
+) -> Result<Option<RunError>> {
+    let is_cause = |step: &&WorkflowStep| {
+        step.on_error == OnError::Fail && find_step(&step.id).is_some_and(|(state, _)| state == status)
+    };
+    let Some(step) = steps.iter().find(is_cause) else { return Ok(None) };
+    let Some((_, Some(error))) = find_step(&step.id) else { return Ok(None) };
+    let StepError { code, detail } = serde_json::from_str(error).map_err(Error::internal)?;
+    Ok(Some(RunError { code, detail, step_id: Some(step.id.clone()) }))
+}
+
+/// The indexes of the steps that each step needs.
+pub fn need_indexes(steps: &[WorkflowStep]) -> Vec<Vec<usize>> {
+    let index_of = |id: &String| steps.iter().position(|step| step.id == *id);
+    steps.iter().map(|step| step.needs.iter().filter_map(index_of).collect()).collect()
 }

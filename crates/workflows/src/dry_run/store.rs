@@ -24,12 +24,12 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::super::actions::{HttpRequest, WaitInput};
-use super::super::engine::act::store::{StepJob, ended_attempt};
+use super::super::engine::act::store::{StepEnd, StepJob, StepResult, ended_attempt, write_result};
 use super::super::engine::evaluate::{EvaluatedStep, ExpressionInputs, evaluate_step_with, mask_input};
 use super::super::engine::revisions::CompiledRevision;
 use super::super::engine::run_actor;
-use super::super::engine::store::{get_action_rights, need_indexes, refusal_to_step_error};
-use super::super::plan::{self, plan_run};
+use super::super::engine::store::{get_action_rights, refusal_to_step_error};
+use super::super::plan::{self, need_indexes, plan_run};
 use super::super::runs::start::store::{CheckedRun, changed_meanwhile, check_in_force, check_run, prepare_run};
 use super::super::runs::store::insert_run;
 use super::super::runs::{StoredRun, build_detail, parse_optional_json};
@@ -214,7 +214,9 @@ impl DryRunTrial {
                     request_permit: None,
                     step,
                 };
-                let step = self.run_step(tx, job, &inputs, at).await?;
+                let result = self.run_step(tx, &job, &inputs, at).await?;
+                let mut step = job.step.clone();
+                write_result(&mut step, job.step_definition(), &result, at)?;
                 let output: Option<Value> = parse_optional_json(step.output.as_deref())?;
                 inputs.steps[&step.name] = json!({ "status": step.state, "output": output });
                 records[index] = Some(step);
@@ -223,59 +225,54 @@ impl DryRunTrial {
                 return Ok(Vec::new());
             }
         }
-        let mut ended = Vec::with_capacity(records.len());
-        for step in &records {
-            let error = step.as_ref().and_then(|step| step.error.as_deref());
-            ended.push((step.as_ref().map(|step| step.state), parse_optional_json(error)?));
-        }
-        run.run.error = plan::run_error(&definition.steps, &ended, run.run.status);
-        Ok(records.into_iter().flatten().collect())
+        let records: Vec<steps::StepRecord> = records.into_iter().flatten().collect();
+        let find_step = |id: &str| {
+            let step = records.iter().find(|step| step.name == id)?;
+            Some((step.state, step.error.as_deref()))
+        };
+        run.run.error = plan::run_error(&definition.steps, run.run.status, find_step)?;
+        Ok(records)
     }
 
     async fn run_step(
         &mut self,
         tx: &mut Tx,
-        job: StepJob,
+        job: &StepJob,
         inputs: &ExpressionInputs,
         at: Timestamp,
-    ) -> Result<steps::StepRecord> {
-        let mut step = job.step.clone();
-        let with = match evaluate_step_with(&job, inputs, &mut self.meter) {
-            EvaluatedStep::Skip => {
-                step.end_with(Status::Skipped, at);
-                return Ok(step);
-            }
-            EvaluatedStep::Fault(error) => return fail_step(step, &error, at),
+    ) -> Result<StepResult> {
+        let end_untried = |end: StepEnd| Ok(StepResult { input: None, attempt: None, end });
+        let with = match evaluate_step_with(job, inputs, &mut self.meter) {
+            EvaluatedStep::Skip => return end_untried(StepEnd::Skipped),
+            EvaluatedStep::Fault(error) => return end_untried(StepEnd::FailedPermanently(error)),
             // A lookup is shown with the input it was done with: ids that a dry run creates differ in each round.
             EvaluatedStep::Run(with) => {
                 self.lookup_results.get(&job.step_index).map_or(with, |lookup| lookup.with.clone())
             }
         };
-        step.input = Some(to_json_text(&mask_input(&job, &with))?);
-        step.started_at = Some(at);
-        let result = match (job.step_action().check)(with.clone()).into_result() {
+        let input = mask_input(job, &with);
+        let answer = match (job.step_action().check)(with.clone()).into_result() {
             Err(error) => Err(refusal_to_step_error(error)?),
-            Ok(_) => self.run_action(tx, &job, with, at).await?,
+            Ok(_) => self.run_action(tx, job, with, at).await?,
         };
-        let error = result.as_ref().err().cloned();
-        step.attempts = to_json_text(&[ended_attempt(&job, at, at, error)])?;
-        step.attempt = 1;
-        match result {
-            Ok(output) => {
-                let output = to_json_text(&output)?;
-                self.bytes += output.len() + step.input.as_ref().map_or(0, String::len);
-                if output.len() > STEP_BYTES_MAX || self.bytes > RUN_BYTES_MAX {
-                    let detail = format!(
-                        "An answer of a step has at most {STEP_BYTES_MAX} bytes, and all inputs and answers of a run {RUN_BYTES_MAX}."
-                    );
-                    return fail_step(step, &StepError { code: "output_too_large".to_owned(), detail }, at);
-                }
-                step.output = Some(output);
-                step.end_with(Status::Succeeded, at);
-                Ok(step)
-            }
-            Err(error) => fail_step(step, &error, at),
+        let attempt = Some(ended_attempt(job, at, at, answer.as_ref().err().cloned()));
+        let end = match answer.and_then(|output| self.check_size(&input, output)) {
+            Ok(output) => StepEnd::Succeeded(output),
+            Err(error) => StepEnd::FailedPermanently(error),
+        };
+        Ok(StepResult { input: Some(input), attempt, end })
+    }
+
+    fn check_size(&mut self, input: &Value, output: Value) -> Result<Value, StepError> {
+        let bytes = output.to_string().len();
+        self.bytes += bytes + input.to_string().len();
+        if bytes <= STEP_BYTES_MAX && self.bytes <= RUN_BYTES_MAX {
+            return Ok(output);
         }
+        let detail = format!(
+            "An answer of a step has at most {STEP_BYTES_MAX} bytes, and all inputs and answers of a run {RUN_BYTES_MAX}."
+        );
+        Err(StepError { code: "output_too_large".to_owned(), detail })
     }
 
     async fn run_action(
@@ -322,16 +319,6 @@ impl DryRunTrial {
             ActionEffect::Approval => Ok(Ok(json!({ "approved": true, "by": null, "at": at }))),
         }
     }
-}
-
-fn fail_step(mut step: steps::StepRecord, error: &StepError, at: Timestamp) -> Result<steps::StepRecord> {
-    step.error = Some(to_json_text(error)?);
-    step.end_with(Status::Failed, at);
-    Ok(step)
-}
-
-fn to_json_text<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(Error::internal)
 }
 
 /// Saves the result as a run, and publishes no event.

@@ -12,9 +12,9 @@ use kernel::jobs::lanes::LeasedLane;
 use kernel::jobs::steps::{self, StepVersion};
 use kernel::store::{Db, Tx};
 
-use super::super::plan::{self, plan_run};
+use super::super::plan::{self, need_indexes, plan_run};
+use super::super::runs::StoredRun;
 use super::super::runs::store::{self as runs, RunColumns};
-use super::super::runs::{StoredRun, parse_optional_json};
 use super::super::{
     CHAIN_DEPTH_MAX, FOLLOWER, LANE_KEY, RunError, RunId, Status, StepError, Trigger, WORKFLOW_LANE,
     WORKFLOW_RUN_CANCELLED, WORKFLOW_RUN_FAILED, WORKFLOW_RUN_STARTED, WORKFLOW_RUN_SUCCEEDED, WORKFLOWS_MAX,
@@ -299,25 +299,17 @@ pub async fn advance_run(tx: &mut Tx, run: &mut StoredRun, steps: &[WorkflowStep
     }
     if matches!(plan.status, Status::Failed | Status::TimedOut) {
         let records = steps::list_step_errors(tx, WORKFLOW_LANE, &owner).await?;
-        let mut ended = Vec::with_capacity(steps.len());
-        for step in steps {
-            let record = records.iter().find(|(name, ..)| *name == step.id);
-            let error = record.and_then(|(.., error)| error.as_deref());
-            ended.push((record.map(|(_, state, _)| *state), parse_optional_json(error)?));
-        }
-        run.run.error = plan::run_error(steps, &ended, plan.status);
+        let find_step = |id: &str| {
+            let (_, state, error) = records.iter().find(|(name, ..)| name == id)?;
+            Some((*state, error.as_deref()))
+        };
+        run.run.error = plan::run_error(steps, plan.status, find_step)?;
     }
     run.transition_status(plan.status, at);
     if run.changed {
         runs::update_run(tx, run).await?;
     }
     if plan.status.is_finished() { publish_run_event(tx, run).await } else { Ok(()) }
-}
-
-/// The indexes of the steps that each step needs.
-pub fn need_indexes(steps: &[WorkflowStep]) -> Vec<Vec<usize>> {
-    let index_of = |id: &String| steps.iter().position(|step| step.id == *id);
-    steps.iter().map(|step| step.needs.iter().filter_map(index_of).collect()).collect()
 }
 
 /// Publishes that a run has begun or ended. The actor is the run itself even if a person ended it, so that runs caused by

@@ -11,6 +11,7 @@ pub mod store;
 
 use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::jobs::steps;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -109,6 +110,11 @@ fn show_step(step: &super::WorkflowStep, record: &steps::StepRecord) -> Result<R
 /// Parses the JSON of a column that this server wrote.
 pub fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(Error::internal)
+}
+
+/// The JSON of a value for a column.
+pub fn to_json_text<T: Serialize + ?Sized>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(Error::internal)
 }
 
 pub fn parse_optional_json<T: DeserializeOwned>(text: Option<&str>) -> Result<Option<T>> {

@@ -13,10 +13,10 @@ use kernel::store::Tx;
 use serde_json::{Map, Value};
 
 use super::super::super::runs::store as runs;
-use super::super::super::runs::{StoredRun, parse_json};
+use super::super::super::runs::{StoredRun, parse_json, to_json_text};
 use super::super::super::{
     ApprovalQuestion, ApprovalRequested, LANE_KEY, RUN_BYTES_MAX, STEP_BYTES_SMALL, Status, StepAttempt, StepError,
-    WORKFLOW_APPROVAL_REQUESTED, WORKFLOW_LANE, tally,
+    WORKFLOW_APPROVAL_REQUESTED, WORKFLOW_LANE, WorkflowStep, tally,
 };
 use super::super::revisions::CompiledRevision;
 use super::super::store::{advance_run, get_action_rights, is_workflow_deleted, refusal_to_step_error};
@@ -43,7 +43,7 @@ pub struct StepJob {
 }
 
 impl StepJob {
-    pub fn step_definition(&self) -> &super::super::super::WorkflowStep {
+    pub fn step_definition(&self) -> &WorkflowStep {
         &self.revision.compiled.definition.steps[self.step_index]
     }
 
@@ -279,7 +279,7 @@ async fn save_late_attempt(tx: &mut Tx, job: &StepJob, result: &StepResult) -> R
     steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &step).await
 }
 
-/// Writes a result into its step and advances the run.
+/// Saves a result in its step and advances the run.
 pub async fn apply_result(
     tx: &mut Tx,
     run: &mut StoredRun,
@@ -289,53 +289,56 @@ pub async fn apply_result(
     let (at, now) = (tx.tick().await?.at, tx.env().now());
     let definition = job.step_definition();
     let mut step = job.step.clone();
-    record_attempt(&mut step, result)?;
-    if result.attempt.is_some() {
-        step.started_at.get_or_insert(at);
+    write_result(&mut step, definition, result, at)?;
+    if let Some(bytes) = step.output.as_ref().map(String::len).filter(|_| step.state == Status::Succeeded)
+        && let Some(error) = find_size_error(tx, &step, None, bytes).await?
+    {
+        (step.output, step.error) = (job.step.output.clone(), Some(to_json_text(&error)?));
+        step.end_with(Status::Failed, at);
     }
-    let failed = |step: &mut steps::StepRecord, error: &StepError| {
-        step.error = Some(to_json_text(error)?);
-        Result::Ok(())
-    };
-    match &result.end {
-        StepEnd::Succeeded(output) => {
-            let output = to_json_text(output)?;
-            if let Some(error) = find_size_error(tx, &step, None, output.len()).await? {
-                failed(&mut step, &error)?;
-                step.end_with(Status::Failed, at);
-            } else {
-                (step.output, step.error) = (Some(output), None);
-                step.end_with(Status::Succeeded, at);
-            }
-        }
-        StepEnd::Skipped => step.end_with(Status::Skipped, at),
-        StepEnd::TimedOut => {
-            let detail =
-                format!("The step did not finish within {} s.", definition.timeout_seconds.unwrap_or_default());
-            failed(&mut step, &StepError { code: "timeout".to_owned(), detail })?;
-            step.end_with(Status::TimedOut, at);
-        }
-        StepEnd::FailedPermanently(error) => {
-            failed(&mut step, error)?;
-            step.end_with(Status::Failed, at);
-        }
-        StepEnd::Failed(error) => {
-            failed(&mut step, error)?;
-            step.tries += 1;
-            let retry = Retry { max: definition.retry.max, backoff_ms: definition.retry.backoff_seconds * 1_000 };
-            match retry.next_attempt_at(step.tries, now, &tx.env().random) {
-                Some(retry_at) => {
-                    step.state = Status::Pending;
-                    step.next_at = Some(step.deadline_at.map_or(retry_at, |deadline| deadline.min(retry_at)));
-                }
-                None => step.end_with(Status::Failed, at),
-            }
+    if matches!(result.end, StepEnd::Failed(_)) {
+        step.tries += 1;
+        let retry = Retry { max: definition.retry.max, backoff_ms: definition.retry.backoff_seconds * 1_000 };
+        if let Some(retry_at) = retry.next_attempt_at(step.tries, now, &tx.env().random) {
+            (step.state, step.ended_at) = (Status::Pending, None);
+            step.next_at = Some(step.deadline_at.map_or(retry_at, |deadline| deadline.min(retry_at)));
         }
     }
     drop_oversized_input(tx, &mut step).await?;
     steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &step).await?;
     advance_run(tx, run, &job.revision.compiled.definition.steps).await?;
     Ok(SavedOutcome::new(&step, run))
+}
+
+/// Writes a result into its step and ends it, without retries.
+pub fn write_result(
+    step: &mut steps::StepRecord,
+    definition: &WorkflowStep,
+    result: &StepResult,
+    at: Timestamp,
+) -> Result<()> {
+    record_attempt(step, result)?;
+    if result.attempt.is_some() {
+        step.started_at.get_or_insert(at);
+    }
+    let (status, error) = match &result.end {
+        StepEnd::Succeeded(output) => {
+            (step.output, step.error) = (Some(to_json_text(output)?), None);
+            (Status::Succeeded, None)
+        }
+        StepEnd::Skipped => (Status::Skipped, None),
+        StepEnd::TimedOut => {
+            let seconds = definition.timeout_seconds.unwrap_or_default();
+            let detail = format!("The step did not finish within {seconds} s.");
+            (Status::TimedOut, Some(StepError { code: "timeout".to_owned(), detail }))
+        }
+        StepEnd::FailedPermanently(error) | StepEnd::Failed(error) => (Status::Failed, Some(error.clone())),
+    };
+    if let Some(error) = error {
+        step.error = Some(to_json_text(&error)?);
+    }
+    step.end_with(status, at);
+    Ok(())
 }
 
 /// Why the output of a step cannot be saved, if it is too large.
@@ -402,10 +405,6 @@ pub fn ended_attempt(job: &StepJob, at: Timestamp, ended_at: Timestamp, error: O
         status_code: None,
         duration_ms: ended_at.as_millis() - at.as_millis(),
     }
-}
-
-fn to_json_text<T: serde::Serialize>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(Error::internal)
 }
 
 impl EngineContext {

@@ -12,12 +12,13 @@ use kernel::jobs::steps;
 use kernel::store::Tx;
 use serde_json::json;
 
-use super::super::super::engine::store::{advance_run, is_workflow_deleted, need_indexes, stop_run};
+use super::super::super::engine::store::{advance_run, is_workflow_deleted, stop_run};
+use super::super::super::plan::need_indexes;
 use super::super::super::{
     Definition, LANE_KEY, OnError, RunDetail, RunId, Status, StepAttempt, StepError, WORKFLOW_LANE, WorkflowSettings,
 };
 use super::super::store::{get_run, update_run};
-use super::super::{StoredRun, build_detail, parse_json, transition_forbidden};
+use super::super::{StoredRun, build_detail, parse_json, to_json_text, transition_forbidden};
 use super::RunControl;
 
 kernel::statements! {
@@ -171,8 +172,4 @@ fn decision_attempt(step: &steps::StepRecord, at: Timestamp, error: Option<StepE
         status_code: None,
         duration_ms: at.as_millis() - began.as_millis(),
     }
-}
-
-fn to_json_text<T: serde::Serialize>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(Error::internal)
 }
