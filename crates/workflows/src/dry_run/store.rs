@@ -27,7 +27,6 @@ use super::super::actions::{HttpRequest, WaitInput};
 use super::super::engine::act::store::{StepEnd, StepJob, StepResult, ended_attempt, write_result};
 use super::super::engine::evaluate::{EvaluatedStep, ExpressionInputs, evaluate_step_with, mask_input};
 use super::super::engine::revisions::CompiledRevision;
-use super::super::engine::run_actor;
 use super::super::engine::store::{get_action_rights, refusal_to_step_error};
 use super::super::plan::{self, need_indexes, plan_run};
 use super::super::runs::start::store::{CheckedRun, changed_meanwhile, check_in_force, check_run, prepare_run};
@@ -110,7 +109,7 @@ async fn run_trial(
     let outcome_slot = outcome.clone();
     let rolled_back = db.write(async move |tx| {
         let mut run = trial.begin_run(tx, id, checked, &settings).await?;
-        tx.act_as(run_actor(&run))?;
+        tx.act_as(run.to_actor())?;
         let steps = trial.run_steps(tx, &mut run).await?;
         let outcome = if trial.lookup_requests.is_empty() {
             Ok(DryRunResult { run, steps, revision: trial.revision })

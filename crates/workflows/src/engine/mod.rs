@@ -23,12 +23,11 @@ pub mod store;
 use std::future::Future;
 use std::sync::Arc;
 
-use kernel::base::{Actor, Result, WorkflowChain};
+use kernel::base::Result;
 use kernel::jobs::ServerNode;
 use kernel::jobs::dispatch::{DispatchLimits, Dispatcher, WorkKind};
 use kernel::jobs::lanes::LeasedLane;
 
-use super::runs::StoredRun;
 use super::{WORKFLOW_LANE, WorkflowSettings};
 use lane::TenantLane;
 use revisions::RevisionCache;
@@ -77,10 +76,4 @@ impl WorkKind for EngineContext {
     fn open_lane(&self, lane: LeasedLane) -> Option<TenantLane> {
         Some(TenantLane::new(self.clone(), lane))
     }
-}
-
-/// The actor of a run's changes.
-pub fn run_actor(run: &StoredRun) -> Actor {
-    let (root, run) = (run.root, &run.run);
-    Actor::for_workflow(run.workflow_id, &run.workflow_name, run.id, WorkflowChain { depth: run.depth, root })
 }

@@ -1,27 +1,24 @@
-//! SQL that begins, advances and ends runs. Writes are in transactions that hold the lane's lease.
+//! SQL that begins runs, and ends those that cannot go on. Writes are in transactions that hold the lane's lease.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use feature_kit::registry;
 use kernel::args;
 use kernel::auth::load_saver_rights;
 use kernel::base::{ActorRef, Code, Error, Result, Timestamp, Word};
-use kernel::events;
 use kernel::jobs::lanes::LeasedLane;
 use kernel::jobs::steps::{self, StepVersion};
 use kernel::store::{Db, Tx};
 
-use super::super::plan::{self, need_indexes, plan_run};
 use super::super::runs::StoredRun;
-use super::super::runs::store::{self as runs, RunColumns};
+use super::super::runs::store::{
+    self as runs, RunColumns, advance_run, is_workflow_deleted, publish_run_event, stop_run,
+};
 use super::super::{
-    CHAIN_DEPTH_MAX, FOLLOWER, LANE_KEY, RunError, RunId, Status, StepError, Trigger, WORKFLOW_LANE,
-    WORKFLOW_RUN_CANCELLED, WORKFLOW_RUN_FAILED, WORKFLOW_RUN_STARTED, WORKFLOW_RUN_SUCCEEDED, WORKFLOWS_MAX,
-    WorkflowId, WorkflowSettings, WorkflowStep, tally,
+    CHAIN_DEPTH_MAX, FOLLOWER, RunError, RunId, Status, StepError, Trigger, WORKFLOW_LANE, WORKFLOWS_MAX, WorkflowId,
+    WorkflowSettings, tally,
 };
 use super::revisions::CompiledRevision;
-use super::run_actor;
 
 kernel::statements! {
     OVERDUE = kernel::sql![
@@ -44,7 +41,6 @@ kernel::statements! {
         (SELECT r.revision FROM workflow_revisions r WHERE r.tenant_id = $1 AND r.workflow_id = $2 AND r.headers <> $3
             ORDER BY r.revision LIMIT $4)";
     OPEN_OF = kernel::sql![RunColumns::SELECT, " AND workflow_id = $2 AND status = $3 ORDER BY id LIMIT $4"];
-    IS_DELETED = "SELECT id FROM workflows WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NOT NULL";
     /// The earliest of: the next due step, the next time of a schedule, the next deadline of a run; and now, if a deleted
     /// workflow has runs, if a queued run can begin, or if the follower is behind and the queue has room. Each is one index
     /// lookup even if PostgreSQL has no statistics: so not `MIN`, and the queue is counted only if the follower is behind.
@@ -128,7 +124,7 @@ async fn end_runs(lane: &LeasedLane, ids: Vec<RunId>, status: Status) -> Result<
                 continue;
             }
             stopped += 1;
-            tx.act_as(run_actor(&run))?;
+            tx.act_as(run.to_actor())?;
             if status == Status::TimedOut {
                 let detail = format!("The run did not finish by {}.", run.run.deadline_at);
                 run.run.error = Some(RunError { code: "deadline_exceeded".to_owned(), detail, step_id: None });
@@ -154,7 +150,7 @@ pub async fn fail_run(lane: &LeasedLane, id: RunId, error: RunError) -> Result<(
         if run.run.status.is_finished() {
             return Ok(false);
         }
-        tx.act_as(run_actor(&run))?;
+        tx.act_as(run.to_actor())?;
         run.run.error = Some(error);
         stop_run(tx, &mut run, Status::Failed).await.map(|()| true)
     });
@@ -162,15 +158,6 @@ pub async fn fail_run(lane: &LeasedLane, id: RunId, error: RunError) -> Result<(
         tally::count_run(Status::Failed);
     }
     Ok(())
-}
-
-/// Ends a run and its open steps.
-pub async fn stop_run(tx: &mut Tx, run: &mut StoredRun, status: Status) -> Result<()> {
-    let at = tx.tick().await?.at;
-    steps::end_open_steps(tx, WORKFLOW_LANE, &run.run.id.to_string(), status, at).await?;
-    run.transition_status(status, at);
-    runs::update_run(tx, run).await?;
-    publish_run_event(tx, run).await
 }
 
 /// Queued runs that can begin, oldest first: as many as the limit allows, and beyond that one of each workflow without a
@@ -207,7 +194,7 @@ pub async fn begin_runs(lane: &LeasedLane, begun: Vec<(RunId, Arc<CompiledRevisi
                 processed.push(None);
                 continue;
             }
-            tx.act_as(run_actor(&run))?;
+            tx.act_as(run.to_actor())?;
             if is_workflow_deleted(tx, run.run.workflow_id).await? {
                 stop_run(tx, &mut run, Status::Cancelled).await?;
             } else if let Some(error) = find_refusal(tx, &run, &revision).await? {
@@ -272,60 +259,6 @@ fn find_feature_code(error: &Error) -> Option<Code> {
     let (first, others) = error.fields().split_first()?;
     let is_own = |code: &Code| code.name() == first.code && !Code::KERNEL.contains(code);
     registry().error_codes.iter().copied().find(is_own).filter(|_| others.iter().all(|other| other.code == first.code))
-}
-
-pub async fn is_workflow_deleted(tx: &mut Tx, workflow: WorkflowId) -> Result<bool> {
-    Ok(tx.find::<WorkflowId>(IS_DELETED, args![workflow]).await?.is_some())
-}
-
-/// Advances a run after a step has changed: begins ready steps, skips those that never will be, and ends a finished run.
-pub async fn advance_run(tx: &mut Tx, run: &mut StoredRun, steps: &[WorkflowStep]) -> Result<()> {
-    let (at, now) = (tx.tick().await?.at, tx.env().now());
-    let owner = run.run.id.to_string();
-    let status_by_id: HashMap<String, Status> =
-        steps::list_step_states(tx, WORKFLOW_LANE, &owner).await?.into_iter().collect();
-    let states: Vec<Option<Status>> = steps.iter().map(|step| status_by_id.get(&step.id).copied()).collect();
-    let plan = plan_run(steps, &need_indexes(steps), &states);
-    for index in plan.begin {
-        let mut ready = steps::StepRecord::new_ready(owner.clone(), steps[index].id.clone(), at);
-        ready.next_at = Some(now);
-        ready.deadline_at = steps[index].timeout_seconds.map(|seconds| now.plus_ms(seconds * 1_000));
-        steps::insert_step(tx, WORKFLOW_LANE, LANE_KEY, &ready).await?;
-    }
-    for index in plan.skip {
-        let mut skipped = steps::StepRecord::new_ready(owner.clone(), steps[index].id.clone(), at);
-        skipped.end_with(Status::Skipped, at);
-        steps::insert_step(tx, WORKFLOW_LANE, LANE_KEY, &skipped).await?;
-    }
-    if matches!(plan.status, Status::Failed | Status::TimedOut) {
-        let records = steps::list_step_errors(tx, WORKFLOW_LANE, &owner).await?;
-        let find_step = |id: &str| {
-            let (_, state, error) = records.iter().find(|(name, ..)| name == id)?;
-            Some((*state, error.as_deref()))
-        };
-        run.run.error = plan::run_error(steps, plan.status, find_step)?;
-    }
-    run.transition_status(plan.status, at);
-    if run.changed {
-        runs::update_run(tx, run).await?;
-    }
-    if plan.status.is_finished() { publish_run_event(tx, run).await } else { Ok(()) }
-}
-
-/// Publishes that a run has begun or ended. The actor is the run itself even if a person ended it, so that runs caused by
-/// the event continue its chain.
-async fn publish_run_event(tx: &mut Tx, run: &StoredRun) -> Result<()> {
-    let kind = match run.run.status {
-        Status::Running => &WORKFLOW_RUN_STARTED,
-        Status::Succeeded | Status::Skipped => &WORKFLOW_RUN_SUCCEEDED,
-        Status::Failed | Status::TimedOut => &WORKFLOW_RUN_FAILED,
-        Status::Cancelled => &WORKFLOW_RUN_CANCELLED,
-        Status::Pending | Status::Waiting => return Ok(()),
-    };
-    let before = tx.act_as(run_actor(run))?;
-    let published = events::publish(tx, kind, run.run.id, &run.run).await.map(drop);
-    tx.restore_actor(before);
-    published
 }
 
 /// When the lane has work next.

@@ -9,7 +9,7 @@ pub mod start {
 }
 pub mod store;
 
-use kernel::base::{Error, Result, Timestamp, Word};
+use kernel::base::{Actor, Error, Result, Timestamp, Word, WorkflowChain};
 use kernel::jobs::steps;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,6 +29,12 @@ pub struct StoredRun {
 }
 
 impl StoredRun {
+    /// The actor of the run's changes.
+    pub fn to_actor(&self) -> Actor {
+        let (root, run) = (self.root, &self.run);
+        Actor::for_workflow(run.workflow_id, &run.workflow_name, run.id, WorkflowChain { depth: run.depth, root })
+    }
+
     /// The value of `run` in expressions.
     pub fn to_scope_value(&self) -> Value {
         let run = &self.run;

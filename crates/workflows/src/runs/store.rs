@@ -1,11 +1,19 @@
-//! SQL that reads and writes runs.
+//! SQL that reads, writes, advances and ends runs.
+
+use std::collections::HashMap;
 
 use kernel::args;
 use kernel::base::{Code, Error, Result, Timestamp, Word};
+use kernel::events;
+use kernel::jobs::steps;
 use kernel::store::{Db, FromRow, Row, Tx, Value};
 
-use super::super::{RunId, RunTrigger, Status, TriggerKind, WorkflowId, WorkflowRun};
-use super::{StoredRun, parse_json, parse_optional_json};
+use super::super::plan::{need_indexes, plan_run, run_error};
+use super::super::{
+    LANE_KEY, RunError, RunId, RunTrigger, Status, TriggerKind, WORKFLOW_LANE, WORKFLOW_RUN_CANCELLED,
+    WORKFLOW_RUN_FAILED, WORKFLOW_RUN_STARTED, WORKFLOW_RUN_SUCCEEDED, WorkflowId, WorkflowRun, WorkflowStep,
+};
+use super::{StoredRun, parse_json, parse_optional_json, to_json_text};
 
 kernel::columns! {
     /// All columns of a run.
@@ -21,6 +29,7 @@ kernel::statements! {
     INSERT = kernel::sql![RunColumns::INSERT, " ON CONFLICT DO NOTHING"];
     UPDATE = RunColumns::UPDATE;
     GET = kernel::sql![RunColumns::SELECT, " AND id = $2"];
+    IS_DELETED = "SELECT id FROM workflows WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NOT NULL";
     /// The number of queued runs, up to a limit.
     COUNT_QUEUED = "SELECT COUNT(*) FROM (SELECT id FROM workflow_runs WHERE tenant_id = $1 AND status = 'pending'
         LIMIT $2) AS queued";
@@ -53,9 +62,8 @@ impl FromRow for StoredRun {
 impl StoredRun {
     fn to_row_values(&self) -> Result<Vec<Value>> {
         let StoredRun { run, event_sequence, root, .. } = self;
-        let (by, json) = (run.trigger.by.clone(), |value: &_| serde_json::to_string(value).map_err(Error::internal));
-        let error =
-            run.error.as_ref().map(|error| serde_json::to_string(error).map_err(Error::internal)).transpose()?;
+        let by = run.trigger.by.clone();
+        let error = run.error.as_ref().map(to_json_text).transpose()?;
         Ok(RunColumns {
             id: run.id.into(),
             workflow_id: run.workflow_id.into(),
@@ -73,7 +81,7 @@ impl StoredRun {
             started_by_type: by.as_ref().map(|by| by.kind.as_str()).into(),
             started_by_id: by.as_ref().and_then(|by| by.id.clone()).into(),
             started_by_name: by.map(|by| by.name).into(),
-            input: json(&run.input)?.into(),
+            input: to_json_text(&run.input)?.into(),
             error: error.into(),
             deadline_at: run.deadline_at.into(),
             started_at: run.started_at.into(),
@@ -96,7 +104,7 @@ pub struct NewRun {
     pub trigger: RunTrigger,
     pub event_sequence: Option<i64>,
     pub input: serde_json::Value,
-    pub error: Option<super::super::RunError>,
+    pub error: Option<RunError>,
     pub dry_run: bool,
 }
 
@@ -153,4 +161,67 @@ pub async fn check_queue(tx: &mut Tx, queued_max: i64) -> Result<()> {
     }
     let detail = format!("{queued_max} runs of this tenant wait for their turn. Try again when some have ended.");
     Err(Error::new(Code::LimitReached, detail))
+}
+
+pub async fn is_workflow_deleted(tx: &mut Tx, workflow: WorkflowId) -> Result<bool> {
+    Ok(tx.find::<WorkflowId>(IS_DELETED, args![workflow]).await?.is_some())
+}
+
+/// Advances a run after a step has changed: begins ready steps, skips those that never will be, and ends a finished run.
+pub async fn advance_run(tx: &mut Tx, run: &mut StoredRun, steps: &[WorkflowStep]) -> Result<()> {
+    let (at, now) = (tx.tick().await?.at, tx.env().now());
+    let owner = run.run.id.to_string();
+    let status_by_id: HashMap<String, Status> =
+        steps::list_step_states(tx, WORKFLOW_LANE, &owner).await?.into_iter().collect();
+    let states: Vec<Option<Status>> = steps.iter().map(|step| status_by_id.get(&step.id).copied()).collect();
+    let plan = plan_run(steps, &need_indexes(steps), &states);
+    for index in plan.begin {
+        let mut ready = steps::StepRecord::new_ready(owner.clone(), steps[index].id.clone(), at);
+        ready.next_at = Some(now);
+        ready.deadline_at = steps[index].timeout_seconds.map(|seconds| now.plus_ms(seconds * 1_000));
+        steps::insert_step(tx, WORKFLOW_LANE, LANE_KEY, &ready).await?;
+    }
+    for index in plan.skip {
+        let mut skipped = steps::StepRecord::new_ready(owner.clone(), steps[index].id.clone(), at);
+        skipped.end_with(Status::Skipped, at);
+        steps::insert_step(tx, WORKFLOW_LANE, LANE_KEY, &skipped).await?;
+    }
+    if matches!(plan.status, Status::Failed | Status::TimedOut) {
+        let records = steps::list_step_errors(tx, WORKFLOW_LANE, &owner).await?;
+        let find_step = |id: &str| {
+            let (_, state, error) = records.iter().find(|(name, ..)| name == id)?;
+            Some((*state, error.as_deref()))
+        };
+        run.run.error = run_error(steps, plan.status, find_step)?;
+    }
+    run.transition_status(plan.status, at);
+    if run.changed {
+        update_run(tx, run).await?;
+    }
+    if plan.status.is_finished() { publish_run_event(tx, run).await } else { Ok(()) }
+}
+
+/// Ends a run and its open steps.
+pub async fn stop_run(tx: &mut Tx, run: &mut StoredRun, status: Status) -> Result<()> {
+    let at = tx.tick().await?.at;
+    steps::end_open_steps(tx, WORKFLOW_LANE, &run.run.id.to_string(), status, at).await?;
+    run.transition_status(status, at);
+    update_run(tx, run).await?;
+    publish_run_event(tx, run).await
+}
+
+/// Publishes that a run has begun or ended. The actor is the run itself even if a person ended it, so that runs caused by
+/// the event continue its chain.
+pub async fn publish_run_event(tx: &mut Tx, run: &StoredRun) -> Result<()> {
+    let kind = match run.run.status {
+        Status::Running => &WORKFLOW_RUN_STARTED,
+        Status::Succeeded | Status::Skipped => &WORKFLOW_RUN_SUCCEEDED,
+        Status::Failed | Status::TimedOut => &WORKFLOW_RUN_FAILED,
+        Status::Cancelled => &WORKFLOW_RUN_CANCELLED,
+        Status::Pending | Status::Waiting => return Ok(()),
+    };
+    let before = tx.act_as(run.to_actor())?;
+    let published = events::publish(tx, kind, run.run.id, &run.run).await.map(drop);
+    tx.restore_actor(before);
+    published
 }

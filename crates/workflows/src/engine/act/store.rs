@@ -12,15 +12,15 @@ use kernel::outbound::LaneRequestPermit;
 use kernel::store::Tx;
 use serde_json::{Map, Value};
 
-use super::super::super::runs::store as runs;
+use super::super::super::runs::store::{self as runs, advance_run, is_workflow_deleted};
 use super::super::super::runs::{StoredRun, parse_json, to_json_text};
 use super::super::super::{
     ApprovalQuestion, ApprovalRequested, LANE_KEY, RUN_BYTES_MAX, STEP_BYTES_SMALL, Status, StepAttempt, StepError,
     WORKFLOW_APPROVAL_REQUESTED, WORKFLOW_LANE, WorkflowStep, tally,
 };
+use super::super::EngineContext;
 use super::super::revisions::CompiledRevision;
-use super::super::store::{advance_run, get_action_rights, is_workflow_deleted, refusal_to_step_error};
-use super::super::{EngineContext, run_actor};
+use super::super::store::{get_action_rights, refusal_to_step_error};
 
 /// Attempts of a step that are kept: enough for all automatic retries, and the latest of those retried by hand.
 const ATTEMPTS_KEPT: usize = 50;
@@ -112,7 +112,7 @@ pub async fn run_transactional(
         // The error rolls back everything the feature has written.
         Error::conflict("the step was refused")
     };
-    let committed = steps::commit_step(lane, run_actor(&job.run), job.seen_attempt(), async move |tx| {
+    let committed = steps::commit_step(lane, job.run.to_actor(), job.seen_attempt(), async move |tx| {
         let Some(mut run) = find_open_run(tx, &step_job).await? else { return Ok(None) };
         let rights: Rights = match get_action_rights(tx, &step_job.revision.saved_by, step_job.step_action()).await? {
             Ok(rights) => rights,
@@ -156,7 +156,7 @@ async fn find_open_run(tx: &mut Tx, job: &StepJob) -> Result<Option<StoredRun>> 
 /// Saves the result of a step.
 pub async fn save_result(lane: &LeasedLane, job: &StepJob, result: StepResult) -> Result<StepCommit<()>> {
     let step_job = job.clone();
-    steps::commit_step(lane, run_actor(&job.run), job.seen_attempt(), async move |tx| {
+    steps::commit_step(lane, job.run.to_actor(), job.seen_attempt(), async move |tx| {
         let mut run = runs::get_run(tx, step_job.run.run.id).await?;
         apply_result(tx, &mut run, &step_job, &result).await
     })
@@ -172,7 +172,7 @@ pub async fn park_step(
     until: Option<Timestamp>,
 ) -> Result<StepCommit<()>> {
     let parked = job.clone();
-    steps::commit_step(lane, run_actor(&job.run), job.seen_attempt(), async move |tx| {
+    steps::commit_step(lane, job.run.to_actor(), job.seen_attempt(), async move |tx| {
         let Some(mut run) = find_open_run(tx, &parked).await? else { return Ok(()) };
         let at = tx.tick().await?.at;
         let mut step = parked.step.clone();
@@ -202,7 +202,7 @@ pub async fn park_step(
 /// Lets a waiting step that was due too early wait on, until its deadline.
 pub async fn keep_waiting(lane: &LeasedLane, job: &StepJob) -> Result<StepCommit<()>> {
     let waiting = job.clone();
-    steps::commit_step(lane, run_actor(&job.run), job.seen_attempt(), async move |tx| {
+    steps::commit_step(lane, job.run.to_actor(), job.seen_attempt(), async move |tx| {
         let step = steps::StepRecord { next_at: waiting.step.deadline_at, ..waiting.step.clone() };
         steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &step).await
     })
@@ -248,7 +248,7 @@ pub async fn save_results(lane: &LeasedLane, outcomes: Arc<Vec<(StepJob, StepRes
             }
             let mut saved = Vec::with_capacity(outcomes.len());
             for (job, result) in outcomes.iter() {
-                tx.act_as(run_actor(&job.run))?;
+                tx.act_as(job.run.to_actor())?;
                 let mut run = runs::get_run(tx, job.run.run.id).await?;
                 if steps::is_at_version(tx, WORKFLOW_LANE, &job.seen_attempt()).await? {
                     saved.push(Some(apply_result(tx, &mut run, job, result).await?));
@@ -415,7 +415,7 @@ impl EngineContext {
         job: &StepJob,
     ) -> Result<StepCommit<Result<Rights, StepError>>> {
         let step_job = job.clone();
-        steps::commit_step(lane, run_actor(&job.run), job.seen_attempt(), async move |tx| {
+        steps::commit_step(lane, job.run.to_actor(), job.seen_attempt(), async move |tx| {
             if find_open_run(tx, &step_job).await?.is_none() {
                 return Ok(None);
             }

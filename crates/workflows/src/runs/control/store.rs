@@ -12,12 +12,11 @@ use kernel::jobs::steps;
 use kernel::store::Tx;
 use serde_json::json;
 
-use super::super::super::engine::store::{advance_run, is_workflow_deleted, stop_run};
 use super::super::super::plan::need_indexes;
 use super::super::super::{
     Definition, LANE_KEY, OnError, RunDetail, RunId, Status, StepAttempt, StepError, WORKFLOW_LANE, WorkflowSettings,
 };
-use super::super::store::{get_run, update_run};
+use super::super::store::{advance_run, get_run, is_workflow_deleted, stop_run, update_run};
 use super::super::{StoredRun, build_detail, parse_json, to_json_text, transition_forbidden};
 use super::RunControl;
 
