@@ -14,7 +14,7 @@ use kernel::outbound::{BadTarget, Target};
 use kernel::store::references::RecordReference;
 use serde_json::{Map, Value};
 
-use super::depth::{JSON_DEPTH_MAX, is_shallow};
+use super::json_depth::{JSON_DEPTH_MAX, is_shallow};
 use super::pointer::join_pointer;
 use super::schedule::{CronSchedule, ScheduleField};
 use super::schema::InputSchema;

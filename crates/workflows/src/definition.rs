@@ -7,7 +7,7 @@ use kernel::base::{Error, Label, Result};
 use kernel::http::{BodyField, BodyFields, FromBody};
 use serde_json::{Map, Value};
 
-use super::depth::{JSON_DEPTH_MAX, is_shallow};
+use super::json_depth::{JSON_DEPTH_MAX, is_shallow};
 use super::runs::control::RunControl;
 use super::{
     BACKOFF_SECONDS_DEFAULT, BACKOFF_SECONDS_MAX, Definition, EventTrigger, INPUT_BYTES_MAX, ManualTrigger, OnError,

@@ -15,7 +15,7 @@ pub const FEATURE: Feature = Feature {
     name: "workflows",
     operations: routes::mount,
     statements: &[
-        engine::fire::store::STATEMENTS,
+        engine::schedules::store::STATEMENTS,
         engine::follow::store::STATEMENTS,
         engine::store::STATEMENTS,
         follow::store::STATEMENTS,

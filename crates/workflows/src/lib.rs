@@ -5,8 +5,8 @@
 
 pub mod actions;
 pub mod check;
+pub mod counters;
 pub mod definition;
-mod depth;
 mod document;
 pub mod dry_run {
     pub mod store;
@@ -18,7 +18,7 @@ pub mod follow {
     pub mod store;
 }
 pub mod jobs;
-pub mod plan;
+mod json_depth;
 mod pointer;
 /// Clamps timestamps in the future, for `admin clock repair`.
 pub mod repair {
@@ -29,14 +29,14 @@ pub mod retention {
     pub mod store;
 }
 pub mod routes;
+pub mod run_plan;
 pub mod runs;
-pub mod saving;
+pub mod save_check;
 pub mod schedule;
 pub mod schema;
 pub mod secrets;
 pub mod store;
 mod stored;
-pub mod tally;
 pub mod template;
 
 use std::time::Duration;

@@ -26,9 +26,9 @@ use super::runs::control::RunControl;
 use super::runs::control::store::apply_control;
 use super::runs::list::store::{self as history, Filter};
 use super::runs::start::store::{check_run, start_run};
-use super::saving::{self, WorkflowToSave};
+use super::save_check::{self, WorkflowToSave};
 use super::store::{self, WorkflowUpdate};
-use super::{RunDetail, RunId, Workflow, WorkflowId, WorkflowRun, WorkflowSettings, tally};
+use super::{RunDetail, RunId, Workflow, WorkflowId, WorkflowRun, WorkflowSettings, counters};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
@@ -212,7 +212,7 @@ pub async fn trigger_workflow(
         WorkflowRequest::Run(new) => return start_or_simulate(&caller, idempotency, new, body.digest).await,
     };
     // Checked before the transaction, and refused in it: a repeated request gets its first response, whatever changed since.
-    let saving = check_targets(&caller, saving::check_new(*new).await).await;
+    let saving = check_targets(&caller, save_check::check_new(*new).await).await;
     let (grant, secrets) = (caller.grant(), caller.app().secrets.clone());
     idempotency
         .run_once(&caller, &db, body.digest, async move |tx| {
@@ -293,7 +293,7 @@ pub async fn change_workflow(
             WorkflowUpdate::Enable(enabled)
         } else {
             let (version, saving) = match store::load_current(&db, &secrets, id).await {
-                Ok(current) => (Some(current.version), saving::check_changed(current, patch.clone()).await),
+                Ok(current) => (Some(current.version), save_check::check_changed(current, patch.clone()).await),
                 Err(error) => (None, Err(error)),
             };
             WorkflowUpdate::Save { version, saving: check_targets(&caller, saving).await.map(Box::new) }
@@ -339,9 +339,9 @@ async fn control_run(
     let reply = reply.await?;
     if let Some(status) = applied.get() {
         if let Some(outcome) = &decided {
-            tally::count_step("approval", outcome);
+            counters::count_step("approval", outcome);
         }
-        tally::count_run(*status);
+        counters::count_run(*status);
     }
     Ok(reply)
 }

@@ -16,7 +16,7 @@ use kernel::store::{CursorKey, Db, Select, SortDirection, Tick, Tx, Value, refer
 use serde_json::json;
 
 use super::check::CompiledDefinition;
-use super::saving::{CurrentWorkflow, WorkflowToSave};
+use super::save_check::{CurrentWorkflow, WorkflowToSave};
 use super::schedule::CronSchedule;
 use super::secrets::{self, StepHeaders};
 use super::stored::{RevisionColumns, StoredRevision, StoredWorkflow, WorkflowRecordColumns};

@@ -24,11 +24,11 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::super::actions::{HttpRequest, WaitInput};
-use super::super::engine::act::store::{StepEnd, StepJob, StepResult, ended_attempt, write_result};
 use super::super::engine::evaluate::{EvaluatedStep, ExpressionInputs, evaluate_step_with, mask_input};
 use super::super::engine::revisions::CompiledRevision;
+use super::super::engine::step_results::store::{StepEnd, StepJob, StepResult, ended_attempt, write_result};
 use super::super::engine::store::{get_action_rights, refusal_to_step_error};
-use super::super::plan::{self, need_indexes, plan_run};
+use super::super::run_plan::{need_indexes, plan_run, run_error};
 use super::super::runs::start::store::{CheckedRun, changed_meanwhile, check_in_force, check_run, prepare_run};
 use super::super::runs::store::insert_run;
 use super::super::runs::{StoredRun, build_detail, parse_optional_json};
@@ -229,7 +229,7 @@ impl DryRunTrial {
             let step = records.iter().find(|step| step.name == id)?;
             Some((step.state, step.error.as_deref()))
         };
-        run.run.error = plan::run_error(&definition.steps, run.run.status, find_step)?;
+        run.run.error = run_error(&definition.steps, run.run.status, find_step)?;
         Ok(records)
     }
 

@@ -9,10 +9,10 @@ use kernel::jobs::steps;
 use kernel::store::Db;
 use serde_json::{Map, Value, json};
 
-use super::super::depth::{JSON_DEPTH_MAX, is_shallow};
+use super::super::json_depth::{JSON_DEPTH_MAX, is_shallow};
 use super::super::runs::parse_optional_json;
 use super::super::{RUN_BYTES_MAX, STEP_BYTES_SMALL, StepError, WORKFLOW_LANE};
-use super::act::store::StepJob;
+use super::step_results::store::StepJob;
 
 /// The budget of all expressions of one step.
 const STEP_COST: u32 = 100_000;

@@ -15,10 +15,10 @@ use kernel::outbound::{FailureKind, OutboundRequest, OutboundResponse};
 use serde_json::{Map, Value, json};
 
 use super::super::actions::HttpRequest;
-use super::super::depth::is_shallow;
+use super::super::json_depth::is_shallow;
 use super::super::{StepAttempt, StepError};
 use super::EngineContext;
-use super::act::store::{StepEnd, StepJob, StepResult};
+use super::step_results::store::{StepEnd, StepJob, StepResult};
 
 /// The part of a response body that is read; the rest is dropped.
 const RESPONSE_BYTES_MAX: usize = 64 << 10;
@@ -124,7 +124,7 @@ fn http_attempt(job: &StepJob, at: Timestamp, ended_at: Timestamp, status: Optio
         StepEnd::Failed(error) | StepEnd::FailedPermanently(error) => Some(error.clone()),
         StepEnd::Succeeded(_) | StepEnd::Skipped | StepEnd::TimedOut => None,
     };
-    let attempt = super::act::store::ended_attempt(job, at, ended_at, error);
+    let attempt = super::step_results::store::ended_attempt(job, at, ended_at, error);
     StepAttempt { status_code: status.map(i64::from), ..attempt }
 }
 

@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 
 use super::super::actions::WaitInput;
 use super::super::{Status, StepError};
-use super::act::store::{self as act, StepEnd, StepJob, StepResult, ended_attempt};
 use super::evaluate::{EvaluatedStep, evaluate_step, mask_input};
+use super::step_results::store::{self as step_results, StepEnd, StepJob, StepResult, ended_attempt};
 use super::store::refusal_to_step_error;
 use super::{EngineContext, http};
 
@@ -51,23 +51,19 @@ pub async fn run_job(engine: EngineContext, lane: LeasedLane, job: StepJob) -> J
 async fn run_step(engine: &EngineContext, lane: &LeasedLane, job: &StepJob) -> Result<JobCompletion<StepOutcome>> {
     let now = engine.node.env.now();
     if job.step.deadline_at.is_some_and(|deadline| deadline <= now) {
-        return Ok(to_ended(
-            &act::save_result(lane, job, StepResult { input: None, attempt: None, end: StepEnd::TimedOut }).await?,
-        ));
+        return save_result(lane, job, StepResult { input: None, attempt: None, end: StepEnd::TimedOut }).await;
     }
     if job.step.state == Status::Waiting {
         return match job.step_action().effect {
             // Only a decision or the deadline ends an approval, whatever made the step due.
-            ActionEffect::Approval => Ok(to_ended(&act::keep_waiting(lane, job).await?)),
+            ActionEffect::Approval => Ok(to_ended(&step_results::keep_waiting(lane, job).await?)),
             _ => complete_wait(lane, job).await,
         };
     }
     let with = match evaluate_step(lane.db(), job).await? {
         EvaluatedStep::Run(with) => with,
         EvaluatedStep::Skip => {
-            return Ok(to_ended(
-                &act::save_result(lane, job, StepResult { input: None, attempt: None, end: StepEnd::Skipped }).await?,
-            ));
+            return save_result(lane, job, StepResult { input: None, attempt: None, end: StepEnd::Skipped }).await;
         }
         EvaluatedStep::Fault(error) => return fail_permanently(lane, job, None, error).await,
     };
@@ -75,19 +71,17 @@ async fn run_step(engine: &EngineContext, lane: &LeasedLane, job: &StepJob) -> R
         return fail_permanently(lane, job, Some(mask_input(job, &with)), refusal_to_step_error(error)?).await;
     }
     match &job.step_action().effect {
-        ActionEffect::Transaction(transaction) => match act::run_transactional(lane, job, with.clone(), *transaction)
-            .await?
-        {
-            StepCommit::Done(Ok(())) | StepCommit::Stale => Ok(JobCompletion::Saved),
-            StepCommit::Done(Err((error, retryable))) => {
-                let attempt = Some(ended_attempt(job, now, engine.node.env.now(), Some(error.clone())));
-                let end = if retryable { StepEnd::Failed(error) } else { StepEnd::FailedPermanently(error) };
-                Ok(to_ended(
-                    &act::save_result(lane, job, StepResult { input: Some(Value::Object(with)), attempt, end }).await?,
-                ))
+        ActionEffect::Transaction(transaction) => {
+            match step_results::run_transactional(lane, job, with.clone(), *transaction).await? {
+                StepCommit::Done(Ok(())) | StepCommit::Stale => Ok(JobCompletion::Saved),
+                StepCommit::Done(Err((error, retryable))) => {
+                    let attempt = Some(ended_attempt(job, now, engine.node.env.now(), Some(error.clone())));
+                    let end = if retryable { StepEnd::Failed(error) } else { StepEnd::FailedPermanently(error) };
+                    save_result(lane, job, StepResult { input: Some(Value::Object(with)), attempt, end }).await
+                }
+                StepCommit::Lost => Ok(JobCompletion::Lost),
             }
-            StepCommit::Lost => Ok(JobCompletion::Lost),
-        },
+        }
         ActionEffect::Lookup(lookup) => run_lookup(engine, lane, job, with, *lookup).await,
         ActionEffect::Http => {
             match engine.get_saver_rights(lane, job).await? {
@@ -107,9 +101,12 @@ async fn run_step(engine: &EngineContext, lane: &LeasedLane, job: &StepJob) -> R
         }
         ActionEffect::Wait => {
             let (wait, _) = read_object::<WaitInput>(with.clone()).into_result()?;
-            Ok(to_ended(&act::park_step(lane, job, Value::Object(with), Some(wait.wakes_at(job.step.ready_at))).await?))
+            Ok(to_ended(
+                &step_results::park_step(lane, job, Value::Object(with), Some(wait.wakes_at(job.step.ready_at)))
+                    .await?,
+            ))
         }
-        ActionEffect::Approval => Ok(to_ended(&act::park_step(lane, job, Value::Object(with), None).await?)),
+        ActionEffect::Approval => Ok(to_ended(&step_results::park_step(lane, job, Value::Object(with), None).await?)),
     }
 }
 
@@ -142,7 +139,7 @@ async fn run_lookup(
         }
     };
     let attempt = Some(ended_attempt(job, began_at, engine.node.env.now(), error));
-    Ok(to_ended(&act::save_result(lane, job, StepResult { input: Some(Value::Object(with)), attempt, end }).await?))
+    save_result(lane, job, StepResult { input: Some(Value::Object(with)), attempt, end }).await
 }
 
 /// Completes a step whose wait is over.
@@ -155,7 +152,7 @@ async fn complete_wait(lane: &LeasedLane, job: &StepJob) -> Result<JobCompletion
         attempt: Some(ended_attempt(job, began, now, None)),
         end: StepEnd::Succeeded(output),
     };
-    Ok(to_ended(&act::save_result(lane, job, result).await?))
+    save_result(lane, job, result).await
 }
 
 async fn fail_permanently(
@@ -164,10 +161,11 @@ async fn fail_permanently(
     input: Option<Value>,
     error: StepError,
 ) -> Result<JobCompletion<StepOutcome>> {
-    Ok(to_ended(
-        &act::save_result(lane, job, StepResult { input, attempt: None, end: StepEnd::FailedPermanently(error) })
-            .await?,
-    ))
+    save_result(lane, job, StepResult { input, attempt: None, end: StepEnd::FailedPermanently(error) }).await
+}
+
+async fn save_result(lane: &LeasedLane, job: &StepJob, result: StepResult) -> Result<JobCompletion<StepOutcome>> {
+    Ok(to_ended(&step_results::save_result(lane, job, result).await?))
 }
 
 fn to_ended(commit: &StepCommit<()>) -> JobCompletion<StepOutcome> {

@@ -13,10 +13,10 @@ use kernel::jobs::steps::{self, StepVersion};
 
 use super::super::RunId;
 use super::super::runs::{StoredRun, store as runs};
-use super::act::store::{self as act, StepJob};
 use super::job::{self, StepOutcome};
 use super::revisions::CompiledRevision;
-use super::{EngineContext, fire, follow, store};
+use super::step_results::store::{self as step_results, StepJob};
+use super::{EngineContext, follow, schedules, store};
 
 /// How long a step waits after the database was unavailable.
 const REST_MS: i64 = SECOND_MS;
@@ -106,7 +106,7 @@ impl LaneWork for TenantLane {
         let settings = self.engine.settings.clone();
         let ended = store::end_overdue_runs(&self.lane).await?;
         let followed = follow::store::follow_events(&self.engine, &self.lane).await?;
-        let fired = fire::store::fire_due_schedules(&self.engine, &self.lane, settings.run_max_ms).await?;
+        let fired = schedules::store::fire_due_schedules(&self.engine, &self.lane, settings.run_max_ms).await?;
         let begun = self.begin_queued_runs().await?;
         let mut more = false;
         for done in [ended, followed, fired, begun] {
@@ -155,8 +155,9 @@ impl LaneWork for TenantLane {
                     StepOutcome::Deferred(_) => {}
                 }
             }
-            let lease_held = attempted.is_empty() || act::save_results(&lane, Arc::new(attempted)).await?;
-            let lease_held = lease_held && (postponed.is_empty() || act::postpone_steps(&lane, postponed).await?);
+            let lease_held = attempted.is_empty() || step_results::save_results(&lane, Arc::new(attempted)).await?;
+            let lease_held =
+                lease_held && (postponed.is_empty() || step_results::postpone_steps(&lane, postponed).await?);
             Ok(SaveReport { lease_held, must_reload: false })
         }
         .boxed()

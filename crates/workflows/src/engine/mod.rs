@@ -1,16 +1,10 @@
 //! The engine that runs workflows: the runs of a tenant are one lane, which one node works on at a time.
 //!
-//! `lane` loads the due steps, `evaluate` computes the input of a step, `job` runs it and `act` saves the result. `follow`
-//! creates runs for events, `fire` for schedules. Rows are the only state: when a node dies, only the responses to requests
-//! in flight are lost.
+//! `lane` loads the due steps, `evaluate` computes the input of a step, `job` runs it and `step_results` saves the result.
+//! `follow` creates runs for events, `schedules` for schedules. Rows are the only state: when a node dies, only the
+//! responses to requests in flight are lost.
 
-pub mod act {
-    pub mod store;
-}
 pub mod evaluate;
-pub mod fire {
-    pub mod store;
-}
 pub mod follow {
     pub mod store;
 }
@@ -18,6 +12,12 @@ mod http;
 mod job;
 mod lane;
 pub mod revisions;
+pub mod schedules {
+    pub mod store;
+}
+pub mod step_results {
+    pub mod store;
+}
 pub mod store;
 
 use std::future::Future;

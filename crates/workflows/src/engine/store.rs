@@ -16,7 +16,7 @@ use super::super::runs::store::{
 };
 use super::super::{
     CHAIN_DEPTH_MAX, FOLLOWER, RunError, RunId, Status, StepError, Trigger, WORKFLOW_LANE, WORKFLOWS_MAX, WorkflowId,
-    WorkflowSettings, tally,
+    WorkflowSettings, counters,
 };
 use super::revisions::CompiledRevision;
 
@@ -134,7 +134,7 @@ async fn end_runs(lane: &LeasedLane, ids: Vec<RunId>, status: Status) -> Result<
         Ok(Some((ids.len(), stopped)))
     });
     let Some((processed, stopped)) = ended.await? else { return Ok(None) };
-    (0..stopped).for_each(|_| tally::count_run(status));
+    (0..stopped).for_each(|_| counters::count_run(status));
     Ok(Some(processed))
 }
 
@@ -155,7 +155,7 @@ pub async fn fail_run(lane: &LeasedLane, id: RunId, error: RunError) -> Result<(
         stop_run(tx, &mut run, Status::Failed).await.map(|()| true)
     });
     if failed.await? {
-        tally::count_run(Status::Failed);
+        counters::count_run(Status::Failed);
     }
     Ok(())
 }
@@ -212,7 +212,7 @@ pub async fn begin_runs(lane: &LeasedLane, begun: Vec<(RunId, Arc<CompiledRevisi
         Ok(Some(processed))
     });
     let Some(processed) = begun.await? else { return Ok(None) };
-    processed.iter().flatten().for_each(|status| tally::count_run(*status));
+    processed.iter().flatten().for_each(|status| counters::count_run(*status));
     Ok(Some(processed.len()))
 }
 

@@ -8,7 +8,7 @@ use kernel::events;
 use kernel::jobs::steps;
 use kernel::store::{Db, FromRow, Row, Tx, Value};
 
-use super::super::plan::{need_indexes, plan_run, run_error};
+use super::super::run_plan::{need_indexes, plan_run, run_error};
 use super::super::{
     LANE_KEY, RunError, RunId, RunTrigger, Status, TriggerKind, WORKFLOW_LANE, WORKFLOW_RUN_CANCELLED,
     WORKFLOW_RUN_FAILED, WORKFLOW_RUN_STARTED, WORKFLOW_RUN_SUCCEEDED, WorkflowId, WorkflowRun, WorkflowStep,

@@ -12,7 +12,7 @@ use kernel::jobs::steps;
 use kernel::store::Tx;
 use serde_json::json;
 
-use super::super::super::plan::need_indexes;
+use super::super::super::run_plan::need_indexes;
 use super::super::super::{
     Definition, LANE_KEY, OnError, RunDetail, RunId, Status, StepAttempt, StepError, WORKFLOW_LANE, WorkflowSettings,
 };

@@ -16,7 +16,7 @@ use super::super::super::runs::store::{self as runs, advance_run, is_workflow_de
 use super::super::super::runs::{StoredRun, parse_json, to_json_text};
 use super::super::super::{
     ApprovalQuestion, ApprovalRequested, LANE_KEY, RUN_BYTES_MAX, STEP_BYTES_SMALL, Status, StepAttempt, StepError,
-    WORKFLOW_APPROVAL_REQUESTED, WORKFLOW_LANE, WorkflowStep, tally,
+    WORKFLOW_APPROVAL_REQUESTED, WORKFLOW_LANE, WorkflowStep, counters,
 };
 use super::super::EngineContext;
 use super::super::revisions::CompiledRevision;
@@ -92,8 +92,8 @@ impl SavedOutcome {
 
     /// Counts the outcome. Called after the commit.
     fn count_metrics(self, job: &StepJob) {
-        tally::count_step(job.step_action().name, self.outcome);
-        tally::count_run(self.run_status);
+        counters::count_step(job.step_action().name, self.outcome);
+        counters::count_run(self.run_status);
     }
 }
 
