@@ -1,7 +1,7 @@
 //! The language of `q`: words, `"phrases"`, `-exclusions` and `field:value`, all of which must hold.
 //!
 //! There is no `OR`, no brackets, no wildcards and no ranges: a search box is no query language, and every word also matches
-//! as a prefix. The caller checks that `q` has 1–200 characters; the parser reads any text in one pass.
+//! as a prefix. The parser reads a text of any length in one pass.
 
 pub mod fields;
 pub mod fold;
@@ -16,6 +16,8 @@ use std::fmt;
 pub use fields::QueryField;
 use reader::QueryReader;
 
+/// The longest query, in characters. The caller refuses longer ones.
+pub const Q_CHARS_MAX: usize = 200;
 /// Each clause costs a lookup in the index. Nobody types more, and the first words of a pasted text are enough to find it.
 pub const CLAUSES_MAX: usize = 16;
 

@@ -1,5 +1,6 @@
 //! Runs a search for a request or for a step of a workflow.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use feature_kit::QUERY_TOO_BROAD;
@@ -11,9 +12,8 @@ use search_language::ParsedQuery;
 use serde::Serialize;
 
 use super::documents::DocumentKind;
-use super::index::{IndexQuery, ResultPosition};
+use super::index::{IndexHit, IndexQuery, ResultPosition};
 use super::service::SearchService;
-use super::shown::to_search_hit;
 use super::{INVALID_QUERY, SearchCounts, SearchHit, SearchType, requested_kinds, store, visible_kinds};
 
 /// A parsed search.
@@ -70,4 +70,23 @@ pub async fn answer_search(
 
 fn query_too_broad() -> Error {
     Error::new(QUERY_TOO_BROAD, "A part of this search matches too much. Use longer or rarer words.")
+}
+
+/// The hit as clients see it: software with the number of devices it is installed on.
+fn to_search_hit(base_url: &str, hit: IndexHit, installed: &HashMap<String, i64>) -> SearchHit {
+    let subtitle = match (hit.kind, installed.get(&hit.id)) {
+        (DocumentKind::Software, Some(1)) => "on 1 device".to_owned(),
+        (DocumentKind::Software, devices) => format!("on {} devices", devices.copied().unwrap_or_default()),
+        _ => hit.subtitle,
+    };
+    SearchHit {
+        r#type: hit.kind,
+        id: hit.id,
+        title: hit.title,
+        subtitle,
+        organization_id: hit.organization_id,
+        score: hit.position.points(),
+        highlights: hit.highlights,
+        url: format!("{base_url}{}", hit.url),
+    }
 }

@@ -9,9 +9,9 @@ use kernel::store::changes::{self, ChangePosition};
 
 use super::documents::store::WalkPosition;
 use super::documents::{self, DocumentKind, SearchDocument};
-use super::folder::IndexFolder;
 use super::index::ServingIndex;
 use super::index::writer::{self, DocumentWriter, OpenIndex};
+use super::index_folder::IndexFolder;
 use super::service::{SearchService, run_blocking};
 use super::updater::{COMMIT_EVERY, IndexUpdater, SAVE_EVERY, UpdateError, close_updater, to_gauge_value};
 

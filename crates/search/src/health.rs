@@ -6,8 +6,8 @@ use kernel::base::{Error, MINUTE_MS, Result};
 use kernel::store::Db;
 use kernel::store::changes;
 
-use super::folder;
 use super::index::writer;
+use super::index_folder;
 
 /// The most unread changes that are counted.
 const BEHIND_MAX: usize = 1_000;
@@ -22,12 +22,12 @@ pub async fn check_index_health(root: &Path, system: &Db) -> Result<Result<Strin
     if !root.is_dir() {
         return Ok(Ok("not made yet; `serve` builds it".to_owned()));
     }
-    let is_served = folder::is_locked(root);
-    if let Some(documents) = folder::find_progress(root).map_err(Error::internal)? {
+    let is_served = index_folder::is_locked(root);
+    if let Some(documents) = index_folder::find_progress(root).map_err(Error::internal)? {
         let building = if is_served { "is being built" } else { "was not built to its end; `serve` begins anew" };
         return Ok(Ok(format!("{building}, {documents} records so far")));
     }
-    let Some(name) = folder::find_current(root).map_err(Error::internal)? else {
+    let Some(name) = index_folder::find_current(root).map_err(Error::internal)? else {
         let by = if is_served { "the server builds it; if it does not, its log says why" } else { "`serve` builds it" };
         return Ok(Ok(format!("not made yet; {by}")));
     };

@@ -1,23 +1,22 @@
 //! Full-text search over a tenant's records.
 //!
-//! The crate `search-language` parses queries, `documents` turns records into documents, `index` finds them, and `keeper`
-//! keeps the index in sync with the store. The index is a copy: no fault in it can touch the records.
+//! The crate `search-language` parses queries, `documents` turns records into documents, `index` finds them, and
+//! `synchronizer` keeps the index in sync with the store. The index is a copy: no fault in it can touch the records.
 
 pub mod action;
 mod answer;
 mod builder;
 pub mod documents;
 pub mod feature;
-mod folder;
 pub mod health;
 pub mod index;
-pub mod keeper;
+mod index_folder;
 pub mod routes;
 pub mod service;
-mod shown;
 pub mod store;
+pub mod synchronizer;
 mod updater;
-mod worker;
+mod writer_thread;
 
 use kernel::auth::{Scope, Scopes};
 use kernel::base::{Code, Word};
@@ -33,9 +32,6 @@ pub const INVALID_QUERY: Code = Code::new(
     "A field is not known or has no value, a quotation mark is not closed, or there is nothing to look for. The detail says where.",
     "At character 1: There is no field `colour`.",
 );
-
-/// The longest query, in characters.
-pub const Q_CHARS_MAX: usize = 200;
 
 kernel::words! {
     /// What a search can find.

@@ -9,13 +9,14 @@ use kernel::http::{
 };
 use kernel::operations;
 use kernel::rules;
+use search_language::Q_CHARS_MAX;
 use serde_json::json;
 use utoipa::openapi::schema::{ObjectBuilder, Type as SchemaType};
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::answer::{SearchRequest, SearchTotals, answer_search, parse_query};
-use super::{Q_CHARS_MAX, SearchCounts, SearchHit, SearchType};
+use super::{SearchCounts, SearchHit, SearchType};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {

@@ -106,10 +106,7 @@ impl SearchService {
 
     /// Reports how far the index is behind the store as a metric.
     pub(super) fn report_lag(&self) {
-        let lag = match &*self.0.state.read().unwrap_or_else(PoisonError::into_inner) {
-            IndexState::Building => self.0.started_at.elapsed(),
-            IndexState::Serving(_, fresh_at) => fresh_at.elapsed(),
-        };
+        let lag = self.lag().unwrap_or_else(|| self.0.started_at.elapsed());
         metrics::gauge!("search_lag_seconds").set(lag.as_secs_f64());
     }
 

@@ -9,9 +9,9 @@ use kernel::store::Db;
 use kernel::store::changes::{self, ChangePosition, ChangedRecord};
 
 use super::documents::{self, DocumentKind, SearchDocument};
-use super::folder::IndexFolder;
 use super::index::ServingIndex;
 use super::index::writer::DocumentWriter;
+use super::index_folder::IndexFolder;
 use super::service::run_blocking;
 
 /// The most changes in one commit.
@@ -236,17 +236,16 @@ struct LoadedRecords {
 
 /// Groups changed records by kind into distinct batches. Kinds that this version does not know are skipped.
 fn group_by_kind(changed: Vec<ChangedRecord>) -> Vec<(DocumentKind, Vec<(TenantId, String)>)> {
-    let mut by_kind: BTreeMap<usize, BTreeSet<(TenantId, String)>> = BTreeMap::new();
+    let mut by_kind: BTreeMap<DocumentKind, BTreeSet<(TenantId, String)>> = BTreeMap::new();
     for ChangedRecord { tenant, kind, id, .. } in changed {
         if let Some(kind) = DocumentKind::parse(&kind) {
-            by_kind.entry(kind.index()).or_default().insert((tenant, id));
+            by_kind.entry(kind).or_default().insert((tenant, id));
         }
     }
     let mut batches = Vec::new();
-    for (index, ids) in by_kind {
-        let Some(kind) = DocumentKind::ALL.get(index) else { continue };
+    for (kind, ids) in by_kind {
         let ids: Vec<(TenantId, String)> = ids.into_iter().collect();
-        batches.extend(ids.chunks(RECORDS_MAX).map(|ids| (*kind, ids.to_vec())));
+        batches.extend(ids.chunks(RECORDS_MAX).map(|ids| (kind, ids.to_vec())));
     }
     batches
 }

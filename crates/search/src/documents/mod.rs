@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use kernel::base::{TenantId, Timestamp, Word};
 
 use fleet::asset_inventory::find::SoftwareFilter;
-use search_language::QueryField;
+use search_language::{Q_CHARS_MAX, QueryField};
 
 /// How much text of one record is indexed: all that people write about one, and little enough for a writer to hold
 /// thousands of documents. Nobody remembers a record by what comes later.
@@ -82,7 +82,7 @@ pub fn kinds_with_field(field: QueryField) -> KindSet {
 impl DocumentKind {
     /// The index in `ALL`.
     pub fn index(self) -> usize {
-        DocumentKind::ALL.iter().position(|kind| *kind == self).unwrap_or_default()
+        self as usize
     }
 
     /// The number in the search index.
@@ -158,22 +158,12 @@ impl SearchDocument {
         truncate_text(subtitle, LINE_BYTES_MAX).clone_into(&mut self.subtitle);
     }
 
-    /// Adds a name.
     fn add_name(&mut self, field: &'static str, name: Option<&str>) {
-        if let Some(name) =
-            non_blank(name).and_then(|name| non_blank(Some(truncate_text(name, self.remaining_bytes()))))
-        {
-            self.names.push((field, name.to_owned()));
-        }
+        self.names.extend(self.bound_text(name).map(|name| (field, name)));
     }
 
-    /// Adds another text.
     fn add_body(&mut self, field: &'static str, text: Option<&str>) {
-        if let Some(text) =
-            non_blank(text).and_then(|text| non_blank(Some(truncate_text(text, self.remaining_bytes()))))
-        {
-            self.bodies.push((field, text.to_owned()));
-        }
+        self.bodies.extend(self.bound_text(text).map(|text| (field, text)));
     }
 
     /// Adds a value for `field:value`. Values that no query can contain are left out.
@@ -187,10 +177,11 @@ impl SearchDocument {
         }
     }
 
-    /// How much more text the document may have.
-    fn remaining_bytes(&self) -> usize {
+    /// As much of the text as the document may still have.
+    fn bound_text(&self, text: Option<&str>) -> Option<String> {
         let used: usize = self.names.iter().chain(&self.bodies).map(|(_, text)| text.len()).sum();
-        TEXT_BYTES_MAX.saturating_sub(used)
+        let text = truncate_text(non_blank(text)?, TEXT_BYTES_MAX.saturating_sub(used));
+        non_blank(Some(text)).map(str::to_owned)
     }
 }
 
@@ -215,7 +206,7 @@ fn software_url(name: &str) -> String {
 }
 
 /// The most characters of a name in a search, which adds two quotes.
-const NAME_CHARS_MAX: usize = super::Q_CHARS_MAX - 2;
+const NAME_CHARS_MAX: usize = Q_CHARS_MAX - 2;
 
 /// Encodes a value for the query of a URL.
 fn percent_encoded(text: &str) -> String {

@@ -103,8 +103,8 @@ const LOOKUPS_MAX: usize = 32;
 /// The number of values that a lookup binds: the tenant and the key.
 const LOOKUP_VALUES: usize = 2;
 
-/// The position of a walk: every record up to here was returned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The position of a walk: every record up to here was returned. The default is before all records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WalkPosition {
     tenant: String,
     /// The record's id, or the name of software.
@@ -135,16 +135,13 @@ pub async fn walk_documents(
     after: Option<WalkPosition>,
     limit: usize,
 ) -> Result<(Vec<SearchDocument>, Option<WalkPosition>)> {
-    let start = || WalkPosition { tenant: String::new(), key: String::new() };
-    match kind {
-        DocumentKind::Device => walk_rows::<IndexedDevice>(system, after.unwrap_or_else(start), limit).await,
-        DocumentKind::User => walk_rows::<IndexedUser>(system, after.unwrap_or_else(start), limit).await,
-        DocumentKind::Organization => {
-            walk_rows::<IndexedOrganization>(system, after.unwrap_or_else(start), limit).await
-        }
-        DocumentKind::Ticket => walk_rows::<IndexedTicket>(system, after.unwrap_or_else(start), limit).await,
-        DocumentKind::Workflow => walk_rows::<IndexedWorkflow>(system, after.unwrap_or_else(start), limit).await,
-        DocumentKind::Software => walk_software(system, after, limit).await,
+    match (kind, after.unwrap_or_default()) {
+        (DocumentKind::Device, after) => walk_rows::<IndexedDevice>(system, after, limit).await,
+        (DocumentKind::User, after) => walk_rows::<IndexedUser>(system, after, limit).await,
+        (DocumentKind::Organization, after) => walk_rows::<IndexedOrganization>(system, after, limit).await,
+        (DocumentKind::Ticket, after) => walk_rows::<IndexedTicket>(system, after, limit).await,
+        (DocumentKind::Workflow, after) => walk_rows::<IndexedWorkflow>(system, after, limit).await,
+        (DocumentKind::Software, after) => walk_software(system, after, limit).await,
     }
 }
 
@@ -212,17 +209,12 @@ async fn walk_rows<F: IndexedRecord>(
     Ok((live_documents(&rows), next))
 }
 
-/// Walks software tenant by tenant.
+/// Walks software tenant by tenant. The first page is empty, because no tenant has an empty id.
 async fn walk_software(
     system: &Db,
-    after: Option<WalkPosition>,
+    after: WalkPosition,
     limit: usize,
 ) -> Result<(Vec<SearchDocument>, Option<WalkPosition>)> {
-    let first = match after {
-        Some(position) => Some(position),
-        None => find_software_tenant(system, "").await?,
-    };
-    let Some(after) = first else { return Ok((Vec::new(), None)) };
     let tenant = after.tenant.clone();
     let (documents, next) = walk_rows::<IndexedSoftware>(system, after, limit).await?;
     let next = match next {

@@ -34,22 +34,20 @@ pub struct SearchBudget {
 
 impl SearchBudget {
     pub fn new() -> Arc<Self> {
-        Arc::new(SearchBudget {
-            terms: TERMS_MAX.into(),
-            documents: DOCUMENTS_MAX.into(),
-            positions: POSITIONS_MAX.into(),
-            steps: STEPS_MAX.into(),
-            exhausted: false.into(),
-        })
+        Self::with_part(1)
     }
 
     /// A tenth of the budget, for work that only improves the order.
     pub fn for_order() -> Arc<Self> {
+        Self::with_part(10)
+    }
+
+    fn with_part(divisor: u64) -> Arc<Self> {
         Arc::new(SearchBudget {
-            terms: (TERMS_MAX / 10).into(),
-            documents: (DOCUMENTS_MAX / 10).into(),
-            positions: (POSITIONS_MAX / 10).into(),
-            steps: 0.into(),
+            terms: (TERMS_MAX / divisor).into(),
+            documents: (DOCUMENTS_MAX / divisor).into(),
+            positions: (POSITIONS_MAX / divisor).into(),
+            steps: (STEPS_MAX / divisor).into(),
             exhausted: false.into(),
         })
     }

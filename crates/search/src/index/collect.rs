@@ -1,15 +1,16 @@
-//! Collects the best results after a position and the counts of each kind, in one pass.
+//! Collects the best results after a position and the counts of each kind, in one pass over all segments.
+//!
+//! Tantivy's collectors are not used: they cannot stop when the budget is exhausted.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use kernel::store::{CursorKey, Value};
-use tantivy::collector::{Collector, SegmentCollector};
 use tantivy::columnar::ColumnValues;
 use tantivy::index::SegmentId;
-use tantivy::query::{Query, Weight};
-use tantivy::{DocAddress, DocId, DocSet, Score, Searcher, SegmentReader, TERMINATED};
+use tantivy::query::{EnableScoring, Query, Scorer};
+use tantivy::{DocAddress, DocSet, Score, Searcher, SegmentReader, TERMINATED};
 
 use super::super::documents::{DocumentKind, KIND_COUNT, KindSet};
 use super::budget::SearchBudget;
@@ -51,7 +52,7 @@ pub struct RankedDocument {
     pub address: DocAddress,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RankedPage {
     pub hits: Vec<RankedDocument>,
     pub counts: [u64; KIND_COUNT],
@@ -102,33 +103,59 @@ impl IndexSnapshot {
         after: Option<ResultPosition>,
         budget: &SearchBudget,
     ) -> tantivy::Result<RankedPage> {
-        self.searcher.search(query, &PageCollector { columns: &self.columns, kinds, limit, after, budget })
+        let weight = query.weight(EnableScoring::enabled_from_searcher(&self.searcher))?;
+        let mut collector = PageCollector { kinds, limit, after, best: BinaryHeap::new(), counts: [0; KIND_COUNT] };
+        for (segment, (reader, columns)) in (0..).zip(self.searcher.segment_readers().iter().zip(&self.columns)) {
+            // Results over budget are discarded by the caller.
+            if budget.is_exhausted() {
+                break;
+            }
+            let scorer = weight.scorer(reader, 1.0)?;
+            collector.collect_segment(scorer, segment, reader, columns, budget);
+        }
+        Ok(collector.into_page())
     }
 }
 
-struct PageCollector<'a> {
-    columns: &'a [SegmentColumns],
+/// The number of documents between two checks of the budget.
+const CHECK_EVERY: u32 = 1_024;
+
+struct PageCollector {
     kinds: KindSet,
     limit: usize,
     /// Only results after this position are collected; the counts include all.
     after: Option<ResultPosition>,
-    budget: &'a SearchBudget,
-}
-
-struct SegmentPageCollector {
-    segment: u32,
-    kinds: KindSet,
-    limit: usize,
-    after: Option<ResultPosition>,
-    columns: SegmentColumns,
-    /// The worst result is on top.
-    best: BinaryHeap<Reverse<(ResultPosition, DocId)>>,
+    /// The page and one more result. The worst is on top.
+    best: BinaryHeap<Reverse<(ResultPosition, DocAddress)>>,
     counts: [u64; KIND_COUNT],
 }
 
-impl SegmentPageCollector {
-    fn offer_document(&mut self, doc: DocId, points: Score) {
-        let Some(kind) = DocumentKind::from_number(self.columns.kind.get_val(doc)) else { return };
+impl PageCollector {
+    fn collect_segment(
+        &mut self,
+        mut scorer: Box<dyn Scorer>,
+        segment: u32,
+        reader: &SegmentReader,
+        columns: &SegmentColumns,
+        budget: &SearchBudget,
+    ) {
+        let alive = reader.alive_bitset();
+        let (mut doc, mut examined) = (scorer.doc(), 0_u32);
+        while doc != TERMINATED && !budget.is_exhausted() {
+            if alive.is_none_or(|alive| alive.is_alive(doc)) {
+                self.offer_document(columns, DocAddress::new(segment, doc), scorer.score());
+            }
+            doc = scorer.advance();
+            examined += 1;
+            if examined.is_multiple_of(CHECK_EVERY) {
+                budget.take_documents(CHECK_EVERY.into());
+            }
+        }
+    }
+
+    fn offer_document(&mut self, columns: &SegmentColumns, address: DocAddress, points: Score) {
+        let doc = address.doc_id;
+        let Some(kind) = DocumentKind::from_number(columns.kind.get_val(doc)) else { return };
         if !self.kinds.has_kind(kind) {
             return;
         }
@@ -137,7 +164,7 @@ impl SegmentPageCollector {
         }
         #[expect(clippy::cast_possible_truncation, reason = "points are small whole numbers")]
         let points = (points as u64).min(POINTS_MAX);
-        let score = points << 48 | self.columns.rank.get_val(doc);
+        let score = points << 48 | columns.rank.get_val(doc);
         if self.after.is_some_and(|after| score > after.score) {
             return;
         }
@@ -146,7 +173,7 @@ impl SegmentPageCollector {
         if is_full && self.best.peek().is_some_and(|Reverse((worst, _))| score < worst.score) {
             return;
         }
-        let tie = Reverse((self.columns.tie_high.get_val(doc), self.columns.tie_low.get_val(doc)));
+        let tie = Reverse((columns.tie_high.get_val(doc), columns.tie_low.get_val(doc)));
         let position = ResultPosition { score, tie };
         if self.after.is_some_and(|after| position >= after) {
             return;
@@ -157,91 +184,13 @@ impl SegmentPageCollector {
             }
             self.best.pop();
         }
-        self.best.push(Reverse((position, doc)));
-    }
-}
-
-impl SegmentCollector for SegmentPageCollector {
-    type Fruit = RankedPage;
-
-    fn collect(&mut self, doc: DocId, score: Score) {
-        self.offer_document(doc, score);
+        self.best.push(Reverse((position, address)));
     }
 
-    fn harvest(self) -> RankedPage {
-        let segment = self.segment;
-        let hit = |Reverse((position, doc))| RankedDocument { position, address: DocAddress::new(segment, doc) };
-        RankedPage { hits: self.best.into_iter().map(hit).collect(), counts: self.counts, has_more: false }
-    }
-}
-
-/// The number of documents between two checks of the budget.
-const CHECK_EVERY: u32 = 1_024;
-
-impl Collector for PageCollector<'_> {
-    type Fruit = RankedPage;
-    type Child = SegmentPageCollector;
-
-    fn for_segment(&self, segment: u32, _: &SegmentReader) -> tantivy::Result<SegmentPageCollector> {
-        let columns = self.columns.get(segment as usize).cloned();
-        let columns =
-            columns.ok_or_else(|| tantivy::TantivyError::InternalError("a segment without columns".into()))?;
-        let (kinds, limit, after) = (self.kinds, self.limit, self.after);
-        Ok(SegmentPageCollector {
-            segment,
-            kinds,
-            limit,
-            after,
-            columns,
-            best: BinaryHeap::new(),
-            counts: [0; KIND_COUNT],
-        })
-    }
-
-    fn requires_scoring(&self) -> bool {
-        true
-    }
-
-    /// Replaces the provided method, which cannot stop early.
-    fn collect_segment(
-        &self,
-        weight: &dyn Weight,
-        segment: u32,
-        reader: &SegmentReader,
-    ) -> tantivy::Result<RankedPage> {
-        // Results over budget are discarded by the caller.
-        if self.budget.is_exhausted() {
-            return Ok(RankedPage::default());
-        }
-        let mut scorer = weight.scorer(reader, 1.0)?;
-        if scorer.doc() == TERMINATED || self.budget.is_exhausted() {
-            return Ok(RankedPage::default());
-        }
-        let mut child = self.for_segment(segment, reader)?;
-        let alive = reader.alive_bitset();
-        let (mut doc, mut examined) = (scorer.doc(), 0_u32);
-        while doc != TERMINATED {
-            if alive.is_none_or(|alive| alive.is_alive(doc)) {
-                child.offer_document(doc, scorer.score());
-            }
-            doc = scorer.advance();
-            examined += 1;
-            if examined.is_multiple_of(CHECK_EVERY) && !self.budget.take_documents(CHECK_EVERY.into()) {
-                break;
-            }
-        }
-        Ok(child.harvest())
-    }
-
-    fn merge_fruits(&self, pages: Vec<RankedPage>) -> tantivy::Result<RankedPage> {
-        let mut all = RankedPage::default();
-        for page in pages {
-            all.counts.iter_mut().zip(page.counts).for_each(|(sum, count)| *sum += count);
-            all.hits.extend(page.hits);
-        }
-        all.hits.sort_unstable_by_key(|hit| Reverse(hit.position));
-        all.has_more = all.hits.len() > self.limit;
-        all.hits.truncate(self.limit);
-        Ok(all)
+    fn into_page(self) -> RankedPage {
+        let has_more = self.best.len() > self.limit;
+        let ranked = self.best.into_sorted_vec().into_iter().take(self.limit);
+        let hits = ranked.map(|Reverse((position, address))| RankedDocument { position, address }).collect();
+        RankedPage { hits, counts: self.counts, has_more }
     }
 }

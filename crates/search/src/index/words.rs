@@ -17,12 +17,12 @@ use super::budget::SearchBudget;
 use super::matches::SegmentMatches;
 use super::schema::{IndexFields, OWNER_LEN, TermOwner};
 
-/// How a word of the query may match a token.
+/// How a word of the query matches a token, and the loosest match that a query accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MatchMode {
     Exact,
     Prefix,
-    /// Tokens at most this many edits away, or, for longer words, tokens that start with such a word; includes `Prefix`.
+    /// Tokens at most this many edits away, or, for longer words, tokens that start with such a word.
     Typo(u8),
 }
 
@@ -42,20 +42,13 @@ pub mod points {
     pub const WORDS_MAX: u8 = 48;
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum MatchClass {
-    Exact,
-    Prefix,
-    Typo(u8),
-}
-
-fn match_points(class: MatchClass, is_name: bool) -> u8 {
+fn match_points(mode: MatchMode, is_name: bool) -> u8 {
     let of = |name, body| if is_name { name } else { body };
-    match class {
-        MatchClass::Exact => of(points::EXACT_NAME, points::EXACT_BODY),
-        MatchClass::Prefix => of(points::PREFIX_NAME, points::PREFIX_BODY),
-        MatchClass::Typo(0 | 1) => of(points::TYPO_NAME[0], points::TYPO_BODY[0]),
-        MatchClass::Typo(_) => of(points::TYPO_NAME[1], points::TYPO_BODY[1]),
+    match mode {
+        MatchMode::Exact => of(points::EXACT_NAME, points::EXACT_BODY),
+        MatchMode::Prefix => of(points::PREFIX_NAME, points::PREFIX_BODY),
+        MatchMode::Typo(0 | 1) => of(points::TYPO_NAME[0], points::TYPO_BODY[0]),
+        MatchMode::Typo(_) => of(points::TYPO_NAME[1], points::TYPO_BODY[1]),
     }
 }
 
@@ -244,13 +237,13 @@ impl WordQuery {
         into: &mut SegmentMatches,
     ) -> tantivy::Result<()> {
         let mut postings = None;
-        let mut take = |info: &TermInfo, class| {
-            self.add_token_documents(index, info, match_points(class, is_name), into, &mut postings)
+        let mut take = |info: &TermInfo, mode| {
+            self.add_token_documents(index, info, match_points(mode, is_name), into, &mut postings)
         };
         if self.mode == MatchMode::Exact {
             for owner in self.owners.iter() {
                 if let Some(info) = index.terms().get(owner.token_key(&self.word))?
-                    && !take(&info, MatchClass::Exact)?
+                    && !take(&info, MatchMode::Exact)?
                 {
                     break;
                 }
@@ -263,15 +256,15 @@ impl WordQuery {
         let mut stream = index.terms().search(&automaton).into_stream()?;
         while let Some((key, info)) = stream.next() {
             let token = key.get(OWNER_LEN..).unwrap_or_default();
-            let class = match token.strip_prefix(word) {
-                Some(b"") => MatchClass::Exact,
-                Some(_) => MatchClass::Prefix,
+            let mode = match token.strip_prefix(word) {
+                Some(b"") => MatchMode::Exact,
+                Some(_) => MatchMode::Prefix,
                 None => match typos.and_then(|typos| edit_distance(typos, token, is_start_enough)) {
-                    Some(edits) => MatchClass::Typo(edits),
+                    Some(edits) => MatchMode::Typo(edits),
                     None => continue,
                 },
             };
-            if !take(info, class)? {
+            if !take(info, mode)? {
                 break;
             }
         }
@@ -332,9 +325,9 @@ mod tests {
 
     #[test]
     fn a_word_in_a_name_as_it_is_written_has_the_most_points() {
-        for class in [MatchClass::Exact, MatchClass::Prefix, MatchClass::Typo(1), MatchClass::Typo(2)] {
+        for mode in [MatchMode::Exact, MatchMode::Prefix, MatchMode::Typo(1), MatchMode::Typo(2)] {
             for is_name in [true, false] {
-                assert!(match_points(class, is_name) <= points::EXACT_NAME);
+                assert!(match_points(mode, is_name) <= points::EXACT_NAME);
             }
         }
     }

@@ -10,7 +10,7 @@ use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, MergeCandidate, Merge
 use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, SegmentMeta, TantivyError};
 
 use super::super::documents::{DocumentKind, SearchDocument};
-use super::super::folder::FREE_BYTES_MIN;
+use super::super::index_folder::FREE_BYTES_MIN;
 use super::files::{IndexDirectory, remove_orphans};
 use super::schema::{self, FORMAT, IndexFields, TermOwner};
 

@@ -12,7 +12,7 @@ use kernel::http::{BaseUrl, Certificates, Listener, Server};
 use kernel::jobs::{ServerNode, run_every, supervise_task};
 use kernel::store::Store;
 use people::users::create_first_admin;
-use search::keeper::IndexKeeper;
+use search::synchronizer::IndexSynchronizer;
 use tokio::sync::watch::Receiver;
 use tokio::sync::watch::error::RecvError;
 use webhooks::sender::WebhookSender;
@@ -62,7 +62,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let running = tokio::spawn(running);
     let (index_node, folder) = (node.clone(), args.store.search_folder());
     let indexing = supervise_task("keeping the search index", node.stopping.subscribe(), move || {
-        IndexKeeper::new(index_node.clone(), folder.clone(), index_node.settings.feature_settings()).run()
+        IndexSynchronizer::new(index_node.clone(), folder.clone(), index_node.settings.feature_settings()).run()
     });
     let indexing = tokio::spawn(indexing);
     warn_of_allowed_networks(&node);

@@ -273,7 +273,7 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     ("crates/people/src/api_keys/jobs.rs", "Jobs", 1, "which keys expire soon, of whichever tenant"),
     ("crates/fleet/src/devices/clock/store.rs", "Jobs", 1, "which devices must be looked at, of whichever tenant"),
     ("crates/fleet/src/devices/software/store.rs", "Jobs", 1, "whose software waits to be indexed"),
-    ("crates/search/src/keeper.rs", "Jobs", 1, "one index has the records of all tenants"),
+    ("crates/search/src/synchronizer.rs", "Jobs", 1, "one index has the records of all tenants"),
     ("crates/webhooks/src/jobs.rs", "Housekeeping", 1, "which tenants have a log to clean"),
     ("crates/webhooks/src/jobs.rs", "Jobs", 1, "how much waits in all"),
     ("crates/workflows/src/jobs.rs", "Housekeeping", 1, "which tenants have a history to clean"),

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenant_control::features::search::health::check_index_health;
 use tenant_control::features::search::index::IndexQuery;
-use tenant_control::features::search::keeper::IndexKeeper;
 use tenant_control::features::search::requested_kinds;
 use tenant_control::features::search::service::SearchService;
+use tenant_control::features::search::synchronizer::IndexSynchronizer;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -142,7 +142,7 @@ over_http! {
         let stray = root.join("stray");
         std::fs::create_dir(&stray).expect("a folder");
         let (release, forgetting) = forget_slowly(system(&server)).await;
-        let keeper = IndexKeeper::new(server.app.clone(), root.clone(), server.app.settings.feature_settings());
+        let keeper = IndexSynchronizer::new(server.app.clone(), root.clone(), server.app.settings.feature_settings());
         let forgotten = async {
             until("the index is opened", PATIENCE, async || (!stray.exists()).then_some(())).await;
             drop(release);
@@ -237,7 +237,7 @@ over_http! {
         let acme = server.tenant("acme").await;
         called(&server, &acme, "Printer one").await;
         let (first, served) = (Indexed::of(&server).await, SearchService::default());
-        let second = IndexKeeper::new(server.app.clone(), first.root(), served.clone());
+        let second = IndexSynchronizer::new(server.app.clone(), first.root(), served.clone());
         second.catch_up().await.expect("an index of its own");
         let (name, beside) = (first.current(), first.root().with_file_name(format!("{FOLDER}-2")));
         let other = current(&beside).expect("an index is beside it");

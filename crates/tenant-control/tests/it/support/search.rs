@@ -7,7 +7,7 @@ use kernel::store::changes::{self, ChangePosition};
 use kernel::store::{Purpose, Store};
 use serde_json::Value;
 use tempfile::TempDir;
-use tenant_control::features::search::keeper::IndexKeeper;
+use tenant_control::features::search::synchronizer::IndexSynchronizer;
 
 use super::server::Server;
 
@@ -19,7 +19,7 @@ pub const FOLDER: &str = "search";
 /// A search index in a data directory of its own, which goes with it.
 pub struct Indexed {
     store: Store,
-    keeper: IndexKeeper,
+    keeper: IndexSynchronizer,
     data: TempDir,
 }
 
@@ -32,7 +32,7 @@ impl Indexed {
     /// As by a process that finds the data directory of another.
     pub async fn again(server: &Server, data: TempDir) -> Indexed {
         let folder = data.path().join(FOLDER);
-        let keeper = IndexKeeper::new(server.app.clone(), folder, server.app.settings.feature_settings());
+        let keeper = IndexSynchronizer::new(server.app.clone(), folder, server.app.settings.feature_settings());
         let indexed = Indexed { store: server.app.store.clone(), keeper, data };
         indexed.catch_up().await;
         indexed

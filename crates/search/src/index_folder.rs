@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use kernel::base::{Error, Result};
 
-use super::worker::IndexWriterThread;
+use super::writer_thread::IndexWriterThread;
 
 /// The most folders in one data directory, which only servers on PostgreSQL can share.
 const FOLDERS_MAX: usize = 16;

@@ -13,9 +13,9 @@ use kernel::store::{Db, Purpose};
 use tokio::sync::Mutex;
 
 use super::builder::IndexBuilder;
-use super::folder::IndexFolder;
 use super::index::ServingIndex;
 use super::index::writer;
+use super::index_folder::IndexFolder;
 use super::service::{SearchService, run_blocking};
 use super::updater::{AppliedChanges, COMMIT_EVERY, IndexUpdater, UpdateError, close_updater, matches_store};
 
@@ -37,24 +37,24 @@ const CLEAN_BATCHES_MAX: usize = 20;
 const INSPECT_EVERY: Duration = Duration::from_mins(1);
 
 /// Keeps the index of this node in a folder.
-pub struct IndexKeeper {
+pub struct IndexSynchronizer {
     node: ServerNode,
     root: PathBuf,
     served: SearchService,
-    state: Mutex<KeeperState>,
+    state: Mutex<SynchronizerState>,
 }
 
 #[derive(Default)]
-struct KeeperState {
+struct SynchronizerState {
     folder: Option<Arc<IndexFolder>>,
     updater: Option<IndexUpdater>,
     cleaned_at: Option<Instant>,
     inspected_at: Option<Instant>,
 }
 
-impl IndexKeeper {
+impl IndexSynchronizer {
     pub fn new(node: ServerNode, root: PathBuf, served: SearchService) -> Self {
-        IndexKeeper { node, root, served, state: Mutex::default() }
+        IndexSynchronizer { node, root, served, state: Mutex::default() }
     }
 
     /// Runs until it is dropped.
@@ -80,7 +80,7 @@ impl IndexKeeper {
         }
     }
 
-    /// Applies all committed changes now, as [`IndexKeeper::run`] does over time.
+    /// Applies all committed changes now, as [`IndexSynchronizer::run`] does over time.
     pub async fn catch_up(&self) -> Result<()> {
         loop {
             match self.run_once().await {
@@ -102,31 +102,23 @@ impl IndexKeeper {
         applied
     }
 
-    async fn apply_changes(&self, state: &mut KeeperState, system: &Db) -> Result<AppliedChanges, UpdateError> {
+    async fn apply_changes(&self, state: &mut SynchronizerState, system: &Db) -> Result<AppliedChanges, UpdateError> {
         let folder = self.acquire_folder(&mut state.folder).await.map_err(UpdateError::Index)?;
-        if state.updater.is_none() {
-            state.updater = Some(self.open_or_build(system, folder).await?);
-        }
-        let Some(updater) = &mut state.updater else {
-            return Err(UpdateError::Index(Error::internal("it has just begun")));
+        let updater = match &mut state.updater {
+            Some(updater) => updater,
+            none => none.insert(self.open_or_build(system, folder).await?),
         };
         let began = Instant::now();
-        match updater.apply_changes(system).await {
-            Ok(applied) => {
-                // Before the end of the feed, an older index keeps serving if there is one.
-                if applied.is_caught_up {
-                    self.served.mark_serving(updater.serving_index(), began);
-                }
-                Ok(applied)
-            }
-            // The store is unavailable for a moment; the index is unchanged.
-            Err(UpdateError::Store(error)) => Err(UpdateError::Store(error)),
+        let applied = updater.apply_changes(system).await;
+        match &applied {
+            // Before the end of the feed, an older index keeps serving if there is one.
+            Ok(applied) if applied.is_caught_up => self.served.mark_serving(updater.serving_index(), began),
             // The next run opens the index again at its last commit.
-            Err(UpdateError::Index(error)) => {
-                close_updater(state.updater.take()).await;
-                Err(UpdateError::Index(error))
-            }
+            Err(UpdateError::Index(_)) => close_updater(state.updater.take()).await,
+            // If the store is unavailable for a moment, the index is unchanged.
+            Ok(_) | Err(UpdateError::Store(_)) => {}
         }
+        applied
     }
 
     /// The locked folder; locks it on the first call.
@@ -145,7 +137,7 @@ impl IndexKeeper {
     }
 
     /// Removes changes that every reader has processed, even while this node's index fails.
-    async fn clean_when_due(&self, state: &mut KeeperState, system: &Db) {
+    async fn clean_when_due(&self, state: &mut SynchronizerState, system: &Db) {
         if state.cleaned_at.is_some_and(|at| at.elapsed() < CLEAN_EVERY) {
             return;
         }
@@ -163,7 +155,7 @@ impl IndexKeeper {
     }
 
     /// Closes the index after a failed search. Opening it again verifies all files.
-    async fn inspect_when_due(&self, state: &mut KeeperState) {
+    async fn inspect_when_due(&self, state: &mut SynchronizerState) {
         if state.inspected_at.is_some_and(|at| at.elapsed() < INSPECT_EVERY) || !self.served.take_failure() {
             return;
         }
