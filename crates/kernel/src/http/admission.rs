@@ -20,7 +20,8 @@ use super::app::App;
 use super::budgets::{Admission, AdmissionPermits, MemoryPermit, acquire_work};
 use super::context::RequestContext;
 use super::payer::Payer;
-use crate::base::{BudgetAccount, BudgetPermit, Code, Error, FairBudget, Result, lock_unpoisoned};
+use super::rate_policy::RatePolicy;
+use crate::base::{BudgetAccount, BudgetPermit, Code, Error, FairBudget, Result, TenantId, lock_unpoisoned};
 
 /// How long a body or an answer waits for memory. Other requests release some all the time.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -58,9 +59,23 @@ impl RequestContext {
         Ok(())
     }
 
+    /// Charges an authenticated request to its credential and tenant, and admits it.
+    pub(super) async fn charge_and_admit(
+        &self,
+        app: &App,
+        policy: RatePolicy,
+        (credential, tenant): (&Arc<str>, TenantId),
+        method: &Method,
+    ) -> Result<()> {
+        let (state, verdict) = app.limiter.charge_caller(policy, credential, tenant);
+        self.set_rate_state(state);
+        verdict?;
+        self.admit_request(app, method).await
+    }
+
     /// Counts the request against its tenant, once the caller is known and charged. A request without a body also waits
     /// here for its read or write permit.
-    pub(crate) async fn admit_request(&self, app: &App, method: &Method) -> Result<()> {
+    async fn admit_request(&self, app: &App, method: &Method) -> Result<()> {
         self.count_request(app)?;
         // The answer to DELETE is empty, and the request may revoke the very key whose answers are not read.
         if method != Method::DELETE && self.memory_budget(app).is_nearly_spent(&self.budget_account()) {

@@ -182,36 +182,38 @@ impl Api {
     }
 }
 
-async fn charge_page(State((app, policy)): State<(SharedApp, RatePolicy)>, request: Request, next: Next) -> Response {
-    match charge_request(&app, &request, policy) {
-        Ok(()) => next.run(request).await,
-        Err(error) => error.into_response(),
-    }
+async fn charge_page(
+    State((app, policy)): State<(SharedApp, RatePolicy)>,
+    request: Request,
+    next: Next,
+) -> Result<Response> {
+    charge_request(&app, &request, policy)?;
+    Ok(next.run(request).await)
 }
 
 async fn guard_form(
     State((app, policy)): State<(SharedApp, RatePolicy)>,
-    mut request: Request,
+    request: Request,
     next: Next,
-) -> Response {
-    let charged = charge_request(&app, &request, policy);
-    match charged.and_then(|()| csrf::check_origin(request.method(), request.headers(), &app.settings.base_url)) {
-        Ok(()) => {
-            request.extensions_mut().insert(FORM_RULES);
-            next.run(request).await
-        }
-        Err(error) => error.into_response(),
-    }
+) -> Result<Response> {
+    charge_request(&app, &request, policy)?;
+    check_form_origin(&app, &request)?;
+    Ok(run_form(request, next).await)
 }
 
-async fn guard_charging_form(State(app): State<SharedApp>, mut request: Request, next: Next) -> Response {
-    match csrf::check_origin(request.method(), request.headers(), &app.settings.base_url) {
-        Ok(()) => {
-            request.extensions_mut().insert(FORM_RULES);
-            next.run(request).await
-        }
-        Err(error) => charge_request(&app, &request, RatePolicy::Public).err().unwrap_or(error).into_response(),
-    }
+async fn guard_charging_form(State(app): State<SharedApp>, request: Request, next: Next) -> Result<Response> {
+    let charge = |error| charge_request(&app, &request, RatePolicy::Public).err().unwrap_or(error);
+    check_form_origin(&app, &request).map_err(charge)?;
+    Ok(run_form(request, next).await)
+}
+
+fn check_form_origin(app: &SharedApp, request: &Request) -> Result<()> {
+    csrf::check_origin(request.method(), request.headers(), &app.settings.base_url)
+}
+
+async fn run_form(mut request: Request, next: Next) -> Response {
+    request.extensions_mut().insert(FORM_RULES);
+    next.run(request).await
 }
 
 fn charge_request(app: &SharedApp, request: &Request, policy: RatePolicy) -> Result<()> {

@@ -3,9 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -13,22 +11,14 @@ use serde_json::{Map, Number, Value};
 
 use super::admission::ArrivedBody;
 use super::app::SharedApp;
-use super::context::RequestContext;
 use super::fields::{BodyFields, ERRORS_MAX, FromBody, escape_pointer};
-use super::rules::BodyRules;
+use super::raw::Raw;
 use crate::base::{Code, Error, FieldError, Result, sha256};
 use crate::store::Db;
 use crate::store::references::{self, RecordReference, Referable};
 
 /// A body that has not been read yet.
-pub struct Json<T> {
-    app: SharedApp,
-    context: Result<Arc<RequestContext>>,
-    headers: HeaderMap,
-    body: Body,
-    rules: BodyRules,
-    kind: PhantomData<fn() -> T>,
-}
+pub struct Json<T>(Raw, PhantomData<fn() -> T>);
 
 /// A body that was read.
 pub struct ReceivedBody<T> {
@@ -55,10 +45,11 @@ impl<T: FromBody> Json<T> {
         self,
         unknown: impl AsyncFnOnce(Vec<RecordReference>) -> Result<Vec<FieldError>>,
     ) -> Result<ReceivedBody<T>> {
-        check_content_type(&self.headers)?;
-        let context = self.context?;
-        let ArrivedBody { bytes, memory } = context.receive_body(&self.app, self.body, self.rules.bytes_max).await?;
-        context.acquire_write(&self.app).await?;
+        let Raw { app, context, headers, body, rules } = self.0;
+        check_content_type(&headers)?;
+        let context = context?;
+        let ArrivedBody { bytes, memory } = context.receive_body(&app, body, rules.bytes_max).await?;
+        context.acquire_write(&app).await?;
         let object = parse_object(&bytes)?;
         let mut fields = BodyFields::new(object);
         let value = T::from_fields(&mut fields);
@@ -222,8 +213,6 @@ impl<T> FromRequest<SharedApp> for Json<T> {
     type Rejection = Infallible;
 
     async fn from_request(request: Request, app: &SharedApp) -> Result<Self, Infallible> {
-        let (parts, body) = request.into_parts();
-        let (context, rules) = (RequestContext::from_parts(&parts), BodyRules::from_parts(&parts));
-        Ok(Json { app: app.clone(), context, headers: parts.headers, body, rules, kind: PhantomData })
+        Raw::from_request(request, app).await.map(|raw| Json(raw, PhantomData))
     }
 }

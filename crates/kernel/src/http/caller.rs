@@ -15,8 +15,7 @@ use crate::auth::{
     end_session, unauthenticated_error,
 };
 use crate::base::{
-    Actor, ActorCredential, ActorKind, ActorRef, Code, CredentialKind, Error, Result, TenantId, Timestamp,
-    WorkflowChain, sha256,
+    Actor, ActorCredential, ActorKind, ActorRef, Code, CredentialKind, Error, Result, TenantId, Timestamp, sha256,
 };
 use crate::store::Db;
 
@@ -101,24 +100,15 @@ impl Caller {
             PrincipalIdentity::User(user) => (ActorKind::User, &user.name, CredentialKind::Session),
             PrincipalIdentity::Key(key) => (ActorKind::ApiKey, &key.name, CredentialKind::ApiKey),
         };
-        Actor {
-            who: ActorRef { kind, id: Some(self.actor_id().to_owned()), name: name.clone() },
-            credential: Some(ActorCredential {
-                kind: credential,
-                id: self.principal.credential_id.as_ref().to_owned(),
-            }),
-            address: Some(self.context.address.0),
-            request_id: Some(self.context.request_id.clone()),
-            chain: WorkflowChain::default(),
-        }
+        let who = ActorRef { kind, id: Some(self.actor_id().to_owned()), name: name.clone() };
+        let credential_id = self.principal.credential_id.as_ref().to_owned();
+        self.context.to_actor(who, Some(ActorCredential { kind: credential, id: credential_id }))
     }
 
     /// Charges and admits the request: 429, then the refusals that do not depend on scopes, in the contract's order.
     async fn charge_and_admit(&self, policy: RatePolicy, method: &Method, headers: &HeaderMap) -> Result<()> {
-        let (state, verdict) = self.app.limiter.charge_caller(policy, &self.principal.credential_id, self.tenant_id());
-        self.context.set_rate_state(state);
-        verdict?;
-        self.context.admit_request(&self.app, method).await?;
+        let payer = (&self.principal.credential_id, self.tenant_id());
+        self.context.charge_and_admit(&self.app, policy, payer, method).await?;
         match self.identity() {
             PrincipalIdentity::User(_) => csrf::check_origin(method, headers, &self.app.settings.base_url),
             PrincipalIdentity::Key(key) => {
@@ -136,12 +126,8 @@ impl Caller {
     /// Authenticates the caller and checks the route's rules, in the contract's order.
     pub(super) async fn authorize_request(parts: &mut Parts, app: &SharedApp, rules: &Rules) -> Result<Self> {
         let context = RequestContext::from_parts(parts)?;
-        let (principal, expires_at) = match authenticate_caller(app, &context, &parts.headers).await {
-            Ok(found) => found,
-            Err(error) if error.code().status() >= 500 => return Err(error),
-            // A failed attempt is charged to the address. Past the budget the answer is 429 in any case.
-            Err(error) => return Err(context.charge_address(app, RatePolicy::Public).err().unwrap_or(error)),
-        };
+        let found = authenticate_caller(app, &context, &parts.headers).await;
+        let (principal, expires_at) = found.map_err(|error| context.charge_failure(app, error))?;
         context.set_actor_id(principal.actor_id.clone());
         let caller = Caller { app: app.clone(), context, principal, expires_at };
         caller.charge_and_admit(rules.policy_for(parts.uri.query()), &parts.method, &parts.headers).await?;

@@ -15,7 +15,9 @@ use super::payer::Payer;
 use super::rate_policy::RatePolicy;
 use super::rate_state::RateState;
 use super::trace::{TraceParent, request_id};
-use crate::base::{BudgetPermit, Error, Result, TenantId, lock_unpoisoned};
+use crate::base::{
+    Actor, ActorCredential, ActorRef, BudgetPermit, Error, Result, TenantId, WorkflowChain, lock_unpoisoned,
+};
 
 /// The data that the connection adds to a request.
 #[derive(Clone)]
@@ -84,6 +86,21 @@ impl RequestContext {
         let (state, verdict) = app.limiter.charge_address(policy, self.address);
         self.set_rate_state(state);
         verdict
+    }
+
+    /// The answer to a failed attempt to authenticate, which is charged to the address. Past the budget it is 429 in any
+    /// case.
+    pub(super) fn charge_failure(&self, app: &SharedApp, error: Error) -> Error {
+        if error.code().status() >= 500 {
+            return error;
+        }
+        self.charge_address(app, RatePolicy::Public).err().unwrap_or(error)
+    }
+
+    /// The actor of changes that the request makes.
+    pub(super) fn to_actor(&self, who: ActorRef, credential: Option<ActorCredential>) -> Actor {
+        let (address, request_id) = (Some(self.address.0), Some(self.request_id.clone()));
+        Actor { who, credential, address, request_id, chain: WorkflowChain::default() }
     }
 
     pub(super) fn tenant(&self) -> Option<TenantId> {

@@ -15,10 +15,9 @@ use super::budgets::WorkPermit;
 use super::caller::admit_look_up;
 use super::context::RequestContext;
 use super::error_format::ErrorFormat;
-use super::rate_policy::RatePolicy;
 use super::rules::{Route, Rules};
 use crate::auth::PresentedCredential;
-use crate::base::{Actor, ActorRef, Code, Error, Result, TenantId, WorkflowChain};
+use crate::base::{ActorRef, Code, Error, Result, TenantId};
 use crate::store::{Db, Purpose};
 
 /// A kind of credential.
@@ -66,14 +65,7 @@ pub struct CredentialHolder<C: CustomCredential, R> {
 impl<C: CustomCredential, R> CredentialHolder<C, R> {
     /// The tenant's handle.
     pub fn db(&self) -> Db {
-        let actor = Actor {
-            who: self.owner.actor.clone(),
-            credential: None,
-            address: Some(self.context.address.0),
-            request_id: Some(self.context.request_id.clone()),
-            chain: WorkflowChain::default(),
-        };
-        self.app.store.tenant(self.owner.tenant, actor)
+        self.app.store.tenant(self.owner.tenant, self.context.to_actor(self.owner.actor.clone(), None))
     }
 
     pub fn app(&self) -> &SharedApp {
@@ -125,16 +117,11 @@ async fn admit_holder<C: CustomCredential>(
     context: &Arc<RequestContext>,
     rules: &Rules,
 ) -> Result<(C, CredentialOwner<C::Reach>)> {
-    let (credential, owner) = match find_credential_owner::<C>(app, context, &parts.headers).await {
-        Ok(found) => found,
-        Err(error) if error.code().status() >= 500 => return Err(error),
-        Err(error) => return Err(context.charge_address(app, RatePolicy::Public).err().unwrap_or(error)),
-    };
+    let found = find_credential_owner::<C>(app, context, &parts.headers).await;
+    let (credential, owner) = found.map_err(|error| context.charge_failure(app, error))?;
     context.set_actor_id(owner.id.clone());
-    let (state, verdict) = app.limiter.charge_caller(rules.policy_for(parts.uri.query()), &owner.id, owner.tenant);
-    context.set_rate_state(state);
-    verdict?;
-    context.admit_request(app, &parts.method).await?;
+    let policy = rules.policy_for(parts.uri.query());
+    context.charge_and_admit(app, policy, (&owner.id, owner.tenant), &parts.method).await?;
     rules.body.insert_into(parts);
     Ok((credential, owner))
 }

@@ -17,11 +17,11 @@ use crate::base::{Code, Error, Result};
 
 /// An unread body of one of the media types in the route's rules. The handler parses the bytes.
 pub struct Raw {
-    app: SharedApp,
-    context: Result<Arc<RequestContext>>,
-    headers: HeaderMap,
-    body: Body,
-    rules: BodyRules,
+    pub(super) app: SharedApp,
+    pub(super) context: Result<Arc<RequestContext>>,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Body,
+    pub(super) rules: BodyRules,
 }
 
 pub struct RawBody {
