@@ -1,9 +1,8 @@
 //! Compression of bodies, detected by the first bytes: agents' Content-Type headers contradict each other.
 
 use std::borrow::Cow;
-use std::io::{Read, Write};
+use std::io::Write;
 
-use flate2::bufread::GzDecoder;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use flate2::{Compression, Decompress, FlushDecompress, Status};
 
@@ -16,6 +15,9 @@ pub const INFLATED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Least growth of the output buffer: a usual report takes a handful of steps.
 const GROWTH_BYTES_MIN: usize = 64 * 1024;
+
+/// The largest window of deflate, 32 KiB: any gzip stream can be inflated with it.
+const WINDOW_BITS: u8 = 15;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
@@ -53,17 +55,17 @@ pub fn inflate_body(body: &[u8], codec: Codec) -> Result<Cow<'_, [u8]>, ReportRe
 
 /// The limit is a parameter, so that tests need not reach the real one.
 pub fn inflate_with_limit(body: &[u8], codec: Codec, bytes_max: usize) -> Result<Cow<'_, [u8]>, ReportRefusal> {
-    match codec {
-        Codec::Plain if body.len() > bytes_max => Err(too_large_refusal(bytes_max)),
-        Codec::Plain => Ok(Cow::Borrowed(body)),
-        Codec::Zlib => inflate_zlib(body, bytes_max).map(Cow::Owned),
-        Codec::Gzip => inflate_gzip(body, bytes_max).map(Cow::Owned),
-    }
+    let stream = match codec {
+        Codec::Plain if body.len() > bytes_max => return Err(too_large_refusal(bytes_max)),
+        Codec::Plain => return Ok(Cow::Borrowed(body)),
+        Codec::Zlib => Decompress::new(true),
+        Codec::Gzip => Decompress::new_gzip(WINDOW_BITS),
+    };
+    inflate_stream(stream, body, bytes_max).map(Cow::Owned)
 }
 
-/// Not with the reader of the crate, which treats a truncated stream as complete.
-fn inflate_zlib(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, ReportRefusal> {
-    let mut stream = Decompress::new(true);
+/// Not with the readers of the crate, which treat a truncated zlib stream as complete.
+fn inflate_stream(mut stream: Decompress, body: &[u8], bytes_max: usize) -> Result<Vec<u8>, ReportRefusal> {
     let mut inflated = Vec::new();
     loop {
         let consumed = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
@@ -72,16 +74,19 @@ fn inflate_zlib(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, ReportRefusal>
         let length_before = inflated.len();
         let status = stream
             .decompress_vec(rest, &mut inflated, FlushDecompress::None)
-            .map_err(|_| ReportRefusal::malformed("The zlib stream is damaged."))?;
+            .map_err(|_| ReportRefusal::malformed("The compressed stream is damaged."))?;
         let consumed_now = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
         if inflated.len() > bytes_max {
             return Err(too_large_refusal(bytes_max));
         }
+        if status == Status::StreamEnd && consumed_now < body.len() {
+            return Err(ReportRefusal::malformed("There are more bytes after the end of the compressed stream."));
+        }
         if status == Status::StreamEnd {
-            return if consumed_now == body.len() { Ok(inflated) } else { Err(trailing_bytes_refusal()) };
+            return Ok(inflated);
         }
         if consumed_now == consumed && inflated.len() == length_before {
-            return Err(ReportRefusal::malformed("The zlib stream is cut off before its end."));
+            return Err(ReportRefusal::malformed("The compressed stream is cut off before its end."));
         }
     }
 }
@@ -97,34 +102,8 @@ fn reserve_output(inflated: &mut Vec<u8>, bytes_max: usize) -> Result<(), Report
     inflated.try_reserve_exact(step).map_err(|_| too_large_refusal(bytes_max))
 }
 
-fn inflate_gzip(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, ReportRefusal> {
-    let mut decoder = GzDecoder::new(body);
-    let mut inflated = Vec::new();
-    loop {
-        reserve_output(&mut inflated, bytes_max)?;
-        let length_before = inflated.len();
-        let room = inflated.capacity() - length_before;
-        // A reader needs an initialized buffer; `take` and `read_to_end` would probe for the end with a second buffer.
-        inflated.resize(length_before + room, 0);
-        let read = decoder
-            .read(inflated.get_mut(length_before..).unwrap_or_default())
-            .map_err(|_| ReportRefusal::malformed("The gzip stream is damaged or cut off before its end."))?;
-        inflated.truncate(length_before + read);
-        if inflated.len() > bytes_max {
-            return Err(too_large_refusal(bytes_max));
-        }
-        if read == 0 {
-            return if decoder.into_inner().is_empty() { Ok(inflated) } else { Err(trailing_bytes_refusal()) };
-        }
-    }
-}
-
 fn too_large_refusal(bytes_max: usize) -> ReportRefusal {
     ReportRefusal::too_large(format!("The body is larger than {} MiB once inflated.", bytes_max / (1024 * 1024)))
-}
-
-fn trailing_bytes_refusal() -> ReportRefusal {
-    ReportRefusal::malformed("There are more bytes after the end of the compressed stream.")
 }
 
 /// Compresses an answer with the codec of the request: the OCS agent reads nothing else. The level is the default, because

@@ -5,10 +5,10 @@
 
 use kernel::base::Timestamp;
 
+use super::device_type::{detect_device_type, detect_platform};
 use super::identity::{real_label, real_serial, real_uuid};
-use super::kind::{detect_device_type, detect_platform};
+use super::network_cards::{convert_nic, is_loopback, primary_address};
 use super::parts::{Cpu, DeviceType, Disk, Nic, Os, Platform, Software, Volume};
-use super::primary::{convert_nic, is_loopback, primary_address};
 use super::sections::{AgentReport, Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

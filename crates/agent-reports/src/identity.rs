@@ -3,79 +3,17 @@
 //! Devices are matched by these values. An accepted placeholder merges two machines, which is worse than a rejected real
 //! value: that leaves two devices where there should be one, and a person can merge them.
 
-/// Placeholders for a serial number, a model or an asset tag, in lower case and with single spaces.
-const PLACEHOLDERS: [&str; 70] = [
-    "n/a",
-    "na",
-    "n.a.",
-    "none",
-    "null",
-    "nil",
-    "undefined",
-    "unknown",
-    "invalid",
-    "empty",
-    "oem",
-    "o.e.m.",
-    "o.e.m",
-    "default",
-    "default string",
-    "default_string",
-    "not available",
-    "not applicable",
-    "not specified",
-    "not defined",
-    "not present",
-    "not settable",
-    "not used",
-    "not supported",
-    "no enclosure",
-    "no asset tag",
-    "no asset information",
-    "no serial number",
-    "no serial",
-    "no data",
-    "to be filled by o.e.m.",
-    "to be filled by o.e.m",
-    "to be filled by oem",
-    "to be filled",
-    "fill by oem",
-    "filled by oem",
-    "to be defined by oem",
-    "oem default string000",
-    "system serial number",
-    "system serial #",
-    "systemserialnumb",
-    "system product name",
-    "system name",
-    "system manufacturer",
-    "system model",
-    "system version",
-    "chassis serial number",
-    "chassis asset tag",
-    "asset tag",
-    "asset-1234567890",
-    "asset tracking",
-    "ataginfo",
-    "serial number",
-    "serial",
-    "s/n",
-    "sn",
-    "ssn12345678901234567",
-    "sernum0",
-    "mb-1234567890",
-    "base board serial number",
-    "base board asset tag",
-    "123456789",
-    "1234567890",
-    "0123456789",
-    "12345678",
-    "1234567",
-    "123456",
-    "01234567890123456789ab",
-    "eval",
-    "xxx",
-];
+/// Placeholders for a serial number, a model or an asset tag, in lower case and with single spaces, separated by `|`.
+const PLACEHOLDERS: &str = "\
+    n/a|na|n.a.|none|null|nil|undefined|unknown|invalid|empty|oem|o.e.m.|o.e.m|default|default string|default_string|\
+    not available|not applicable|not specified|not defined|not present|not settable|not used|not supported|\
+    no enclosure|no asset tag|no asset information|no serial number|no serial|no data|to be filled by o.e.m.|\
+    to be filled by o.e.m|to be filled by oem|to be filled|fill by oem|filled by oem|to be defined by oem|\
+    oem default string000|system serial number|system serial #|systemserialnumb|system product name|system name|\
+    system manufacturer|system model|system version|chassis serial number|chassis asset tag|asset tag|\
+    asset-1234567890|asset tracking|ataginfo|serial number|serial|s/n|sn|ssn12345678901234567|sernum0|mb-1234567890|\
+    base board serial number|base board asset tag|123456789|1234567890|0123456789|12345678|1234567|123456|\
+    01234567890123456789ab|eval|xxx";
 
 /// Shorter is not a serial number: "0", "1", "x".
 const SERIAL_CHARS_MIN: usize = 3;
@@ -133,7 +71,7 @@ pub fn real_label(value: &str) -> Option<&str> {
     let plain = value.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
     // "Not Specified..", "Default string " and the like.
     let bare = plain.trim_end_matches(['.', ' ']);
-    (!PLACEHOLDERS.contains(&plain.as_str()) && !PLACEHOLDERS.contains(&bare)).then_some(value)
+    (!PLACEHOLDERS.split('|').any(|known| known == plain || known == bare)).then_some(value)
 }
 
 /// The UUID in lower case with hyphens, unless it is invalid or a placeholder.

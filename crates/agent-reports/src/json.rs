@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::collect::{LowercaseName, ReportCollector, ReportSection};
+use super::collector::{LowercaseName, ReportCollector, ReportSection};
 use super::message::AgentMessage;
 use super::refusal::ReportRefusal;
 use super::text::{FIELD_BYTES_MAX, clean_label, parse_flag};
@@ -39,8 +39,8 @@ pub fn parse(bytes: &[u8]) -> Result<AgentMessage, ReportRefusal> {
 #[derive(Default)]
 struct JsonReadState {
     collector: ReportCollector,
-    /// The current section, for error details.
-    section: Option<ReportSection>,
+    /// The name of the current section, for error details.
+    section: Option<LowercaseName>,
     /// The errors of the JSON parser cannot carry a refusal.
     refusal: Option<ReportRefusal>,
 }
@@ -82,8 +82,6 @@ impl<'de> Visitor<'de> for MessageSeed<'_> {
                     map.next_value_seed(ScalarSeed(&mut |value| collector.report.item_type = clean_label(value)))?;
                 }
                 "tag" => map.next_value_seed(ScalarSeed(&mut |value| collector.report.tag = clean_label(value)))?,
-                "name" => map.next_value_seed(ScalarSeed(&mut |value| collector.name = clean_label(value)))?,
-                "version" => map.next_value_seed(ScalarSeed(&mut |value| collector.version = clean_label(value)))?,
                 "partial" => map.next_value_seed(ScalarSeed(&mut |value| {
                     collector.report.partial = parse_flag(value) == Some(true);
                 }))?,
@@ -117,7 +115,7 @@ impl<'de> Visitor<'de> for ContentSeed<'_> {
         state.collector.has_content = true;
         while let Some(name) = map.next_key_seed(NameSeed)? {
             if let Some(section) = ReportSection::from_name(name.as_str()) {
-                state.section = Some(section);
+                state.section = Some(name);
                 map.next_value_seed(SectionSeed { state, section, is_list: false })?;
                 state.section = None;
             } else if name.as_str() == "versionclient" {

@@ -9,15 +9,15 @@
 
 mod answers;
 mod codec;
-mod collect;
+mod collector;
+mod device_type;
 mod facts;
 mod fingerprint;
 mod identity;
 mod json;
-mod kind;
 mod message;
+mod network_cards;
 mod parts;
-mod primary;
 mod refusal;
 mod sections;
 mod text;
@@ -27,17 +27,14 @@ mod xml;
 #[expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests;
 
-pub use answers::{
-    json_contact, json_error, json_ok, xml_error, xml_inventory_for, xml_inventory_fusion, xml_inventory_ocs,
-    xml_prolog,
-};
+pub use answers::{json_contact, json_error, json_ok, xml_inventory_for, xml_prolog};
 pub use codec::{Codec, INFLATED_BYTES_MAX, detect_codec, encode_answer, inflate_body};
 pub use facts::{DeviceFacts, HostFacts, MachineFacts, NetworkFacts, SystemFacts, extract_facts};
 pub use fingerprint::fingerprint_parts;
 pub use identity::{compact_mac, normal_mac, real_label, real_mac, real_serial, real_uuid, swap_uuid_byte_order};
 pub use message::{AgentMessage, MessageFormat, detect_format};
+pub use network_cards::is_virtual_interface;
 pub use parts::{Cpu, DeviceType, Disk, Nic, Os, Platform, Software, Volume};
-pub use primary::is_virtual_interface;
 pub use refusal::{ReportRefusal, ReportRefusalKind};
 pub use sections::{
     AgentInfo, AgentReport, Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry, OperatingSystem,
@@ -45,23 +42,7 @@ pub use sections::{
 
 pub use text::LABEL_CHARS_MAX;
 
-/// A parsed body.
-#[derive(Debug)]
-pub struct AgentRequest {
-    pub codec: Codec,
-    pub format: MessageFormat,
-    pub message: AgentMessage,
-}
-
-/// Parses a body as it was sent. Blocking: it uses only processor time.
-pub fn read_request(body: &[u8]) -> Result<AgentRequest, ReportRefusal> {
-    let codec = detect_codec(body)?;
-    let inflated = inflate_body(body, codec)?;
-    let (language, message) = parse_message(&inflated)?;
-    Ok(AgentRequest { codec, format: language, message })
-}
-
-/// Parses an inflated body.
+/// Parses an inflated body. Blocking: it uses only processor time.
 pub fn parse_message(inflated: &[u8]) -> Result<(MessageFormat, AgentMessage), ReportRefusal> {
     let content = text::without_byte_order_mark(inflated);
     match detect_format(content) {

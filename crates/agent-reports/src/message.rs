@@ -22,16 +22,9 @@ pub fn detect_format(inflated: &[u8]) -> Option<MessageFormat> {
 /// A message of an agent.
 #[derive(Debug, PartialEq)]
 pub enum AgentMessage {
-    /// XML: the agent asks for its tasks.
-    Prolog {
-        device_id: String,
-    },
-    /// JSON: the agent asks for its tasks.
+    /// The agent asks for its tasks: PROLOG in XML, contact in JSON.
     Contact {
         device_id: String,
-        name: Option<String>,
-        version: Option<String>,
-        tag: Option<String>,
     },
     Inventory(Box<AgentReport>),
     /// A task that is not supported, by its name.

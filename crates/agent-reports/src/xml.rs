@@ -9,7 +9,7 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesDecl, BytesRef, BytesStart, Event};
 
 use super::codec::INFLATED_BYTES_MAX;
-use super::collect::{LowercaseName, ReportCollector, ReportSection};
+use super::collector::{LowercaseName, ReportCollector, ReportSection};
 use super::message::AgentMessage;
 use super::refusal::ReportRefusal;
 use super::text::{FIELD_BYTES_MAX, clean_label};

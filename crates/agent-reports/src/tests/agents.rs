@@ -4,9 +4,9 @@ use kernel::base::Timestamp;
 
 use super::super::{
     AgentInfo, AgentMessage, Codec, Cpu, DeviceType, Disk, MessageFormat, NetworkFacts, Nic, Os, Platform, Software,
-    SystemFacts, Volume, encode_answer, extract_facts, parse_message, read_request,
+    SystemFacts, Volume, encode_answer, extract_facts, parse_message,
 };
-use super::{FUSION, GLPI, GLPI_CONTACT, GLPI_PROLOG, OCS, json_inventory, parse_report};
+use super::{FUSION, GLPI, GLPI_CONTACT, GLPI_PROLOG, OCS, json_inventory, parse_report, read_body};
 
 #[expect(clippy::unnecessary_wraps, reason = "what is compared with is an Option")]
 fn some_text(text: &str) -> Option<String> {
@@ -156,17 +156,9 @@ fn a_partial_report_tells_only_its_sections() {
 #[test]
 fn first_requests_are_told_apart() {
     let device_id = "web01-2026-11-15-00-18-42".to_owned();
-    assert_eq!(
-        parse_message(GLPI_PROLOG),
-        Ok((MessageFormat::Xml, AgentMessage::Prolog { device_id: device_id.clone() }))
-    );
-    let contact = AgentMessage::Contact {
-        device_id,
-        name: some_text("GLPI-Agent"),
-        version: some_text("1.12-dev"),
-        tag: some_text("CUST-42"),
-    };
-    assert_eq!(parse_message(GLPI_CONTACT), Ok((MessageFormat::Json, contact)));
+    let contact = || AgentMessage::Contact { device_id: device_id.clone() };
+    assert_eq!(parse_message(GLPI_PROLOG), Ok((MessageFormat::Xml, contact())));
+    assert_eq!(parse_message(GLPI_CONTACT), Ok((MessageFormat::Json, contact())));
     let other = format!("<REQUEST><QUERY>{}</QUERY></REQUEST>", "SNMP".repeat(50));
     assert_eq!(parse_message(other.as_bytes()), Ok((MessageFormat::Xml, AgentMessage::Other("SNMP".repeat(25)))));
     let other = br#"{"action":"netdiscovery","deviceid":"d","content":[1,2]}"#;
@@ -176,9 +168,8 @@ fn first_requests_are_told_apart() {
 #[test]
 fn a_report_is_the_same_in_every_codec() {
     for codec in [Codec::Zlib, Codec::Gzip, Codec::Plain] {
-        let received = read_request(&encode_answer(codec, FUSION)).unwrap();
-        assert_eq!((received.codec, received.format), (codec, MessageFormat::Xml));
-        assert_eq!(received.message, AgentMessage::Inventory(Box::new(parse_report(FUSION))));
+        let expected = (codec, MessageFormat::Xml, AgentMessage::Inventory(Box::new(parse_report(FUSION))));
+        assert_eq!(read_body(&encode_answer(codec, FUSION)), Ok(expected));
     }
 }
 

@@ -1,8 +1,8 @@
 //! Compressed bodies, valid and broken.
 
 use super::super::codec::inflate_with_limit;
-use super::super::{Codec, ReportRefusalKind, detect_codec, encode_answer, inflate_body, read_request};
-use super::FUSION;
+use super::super::{Codec, ReportRefusalKind, detect_codec, encode_answer, inflate_body};
+use super::{FUSION, read_body};
 
 /// Small, so that the test is fast; the real limit only has another value.
 const BYTES_MAX: usize = 1024 * 1024;
@@ -50,18 +50,18 @@ fn a_stream_cut_anywhere_is_refused() {
     for codec in [Codec::Zlib, Codec::Gzip] {
         let body = encode_answer(codec, FUSION);
         for end in (2..body.len()).step_by(64).chain(body.len() - 9..body.len()) {
-            let refusal = read_request(&body[..end]).unwrap_err();
+            let refusal = read_body(&body[..end]).unwrap_err();
             assert_eq!(refusal.kind, ReportRefusalKind::Malformed, "at {end}");
         }
         let mut longer = body.clone();
         longer.push(b'x');
         assert_eq!(
-            read_request(&longer).unwrap_err().detail,
+            read_body(&longer).unwrap_err().detail,
             "There are more bytes after the end of the compressed stream."
         );
         let mut damaged = body.clone();
         let last = damaged.len() - if codec == Codec::Gzip { 8 } else { 1 };
         damaged[last] ^= 1;
-        assert_eq!(read_request(&damaged).unwrap_err().kind, ReportRefusalKind::Malformed);
+        assert_eq!(read_body(&damaged).unwrap_err().kind, ReportRefusalKind::Malformed);
     }
 }

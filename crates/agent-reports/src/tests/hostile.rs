@@ -1,10 +1,8 @@
 //! Hostile and broken bodies.
 
 use super::super::xml::parse_with_limit;
-use super::super::{
-    Codec, ReportRefusalKind, encode_answer, extract_facts, fingerprint_parts, parse_message, read_request,
-};
-use super::{FUSION, GLPI, OCS, json_inventory, parse_refusal, parse_report, xml_inventory};
+use super::super::{Codec, ReportRefusalKind, encode_answer, extract_facts, fingerprint_parts, parse_message};
+use super::{FUSION, GLPI, OCS, json_inventory, parse_refusal, parse_report, read_body, xml_inventory};
 
 #[test]
 fn document_types_and_entities_are_refused() {
@@ -175,7 +173,7 @@ fn no_mutation_panics() {
             }
             let kept = fingerprint_parts(&body).skip(1).map(<[u8]>::len).sum::<usize>();
             assert!(kept <= body.len());
-            drop(read_request(&body));
+            drop(read_body(&body));
             if let Ok((_, super::super::AgentMessage::Inventory(mut report))) = parse_message(&body) {
                 extract_facts(&mut report);
             }

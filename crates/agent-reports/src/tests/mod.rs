@@ -6,13 +6,22 @@ mod fingerprints;
 mod hostile;
 mod rules;
 
-use super::{AgentMessage, AgentReport, ReportRefusal, parse_message};
+use super::{
+    AgentMessage, AgentReport, Codec, MessageFormat, ReportRefusal, detect_codec, inflate_body, parse_message,
+};
 
 const FUSION: &[u8] = include_bytes!("../testdata/fusioninventory.xml");
 const OCS: &[u8] = include_bytes!("../testdata/ocs.xml");
 const GLPI: &[u8] = include_bytes!("../testdata/inventory-full-request.json");
 const GLPI_CONTACT: &[u8] = include_bytes!("../testdata/contact-request.json");
 const GLPI_PROLOG: &[u8] = include_bytes!("../testdata/first-prolog-request.xml");
+
+/// Parses a body as it was sent.
+fn read_body(body: &[u8]) -> Result<(Codec, MessageFormat, AgentMessage), ReportRefusal> {
+    let codec = detect_codec(body)?;
+    let (format, message) = parse_message(&inflate_body(body, codec)?)?;
+    Ok((codec, format, message))
+}
 
 fn parse_report(inflated: &[u8]) -> AgentReport {
     match parse_message(inflated) {

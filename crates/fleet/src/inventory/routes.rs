@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_reports::{AgentMessage, AgentReport, Codec, DeviceFacts, MessageFormat, ReportRefusal, ReportRefusalKind};
+use agent_reports::{AgentInfo, AgentMessage, Codec, DeviceFacts, MessageFormat, ReportRefusal, ReportRefusalKind};
 use axum::http::HeaderMap;
 use axum::http::Method;
 use base64::Engine;
@@ -113,20 +113,20 @@ async fn process_body(
         Some(parser) => parser,
         None => agent.acquire_parser().await?,
     };
-    let (format, message) =
-        run_blocking(move || agent_reports::parse_message(&bytes).map(with_facts).map_err(refusal_error)).await?;
+    let parsing = move || parse_body(&bytes).map_err(refusal_error);
+    let (format, message, facts) = run_blocking(parsing).await?;
     drop(parser);
     match message {
-        ReceivedMessage::Inventory(inventory) => {
-            let (mut report, facts) = *inventory;
+        AgentMessage::Inventory(mut report) => {
             report.agent = report.agent.take().or_else(|| agent_from_headers(&headers));
             let reply = inventory_answer(format, report.agent.as_ref(), settings);
             let digest = Some(digest).filter(|_| !report.partial);
-            store::save_report(&db, settings, IncomingReport { reach, reporter, report, facts, digest }).await?;
+            let incoming = IncomingReport { reach, reporter, report: *report, facts, digest };
+            store::save_report(&db, settings, incoming).await?;
             index_software(&db).await;
             answer(reply)
         }
-        ReceivedMessage::Question { device_id } => {
+        AgentMessage::Contact { device_id } => {
             store::record_contact(&db, settings, reach, &reporter, &device_id).await?;
             answer(match format {
                 MessageFormat::Json => agent_reports::json_contact(report_hours(settings)),
@@ -135,7 +135,7 @@ async fn process_body(
                 MessageFormat::Xml => agent_reports::xml_prolog(report_hours(settings)),
             })
         }
-        ReceivedMessage::Other(name) => {
+        AgentMessage::Other(name) => {
             let detail = format!("Only contact messages and inventories are accepted here, not {name}.");
             Err(Error::new(MALFORMED_REPORT, detail))
         }
@@ -174,25 +174,14 @@ fn open_body(body: &[u8], reporter: &Reporter) -> Result<OpenedBody> {
     Ok(OpenedBody { codec, digest: BASE64.encode(digest), bytes })
 }
 
-/// The message of a body, with its facts extracted.
-enum ReceivedMessage {
-    Inventory(Box<(AgentReport, DeviceFacts)>),
-    Question { device_id: String },
-    Other(String),
-}
-
-fn with_facts((format, message): (MessageFormat, AgentMessage)) -> (MessageFormat, ReceivedMessage) {
-    let read = match message {
-        AgentMessage::Inventory(mut report) => {
-            let facts = agent_reports::extract_facts(&mut report);
-            ReceivedMessage::Inventory(Box::new((*report, facts)))
-        }
-        AgentMessage::Prolog { device_id } | AgentMessage::Contact { device_id, .. } => {
-            ReceivedMessage::Question { device_id }
-        }
-        AgentMessage::Other(name) => ReceivedMessage::Other(name),
+/// The message of an inflated body, and the facts of an inventory.
+fn parse_body(bytes: &[u8]) -> Result<(MessageFormat, AgentMessage, DeviceFacts), ReportRefusal> {
+    let (format, mut message) = agent_reports::parse_message(bytes)?;
+    let facts = match &mut message {
+        AgentMessage::Inventory(report) => agent_reports::extract_facts(report),
+        _ => DeviceFacts::default(),
     };
-    (format, read)
+    Ok((format, message, facts))
 }
 
 fn report_hours(settings: DeviceSettings) -> u32 {
@@ -200,11 +189,7 @@ fn report_hours(settings: DeviceSettings) -> u32 {
 }
 
 /// The answer to an accepted inventory.
-fn inventory_answer(
-    format: MessageFormat,
-    agent: Option<&agent_reports::AgentInfo>,
-    settings: DeviceSettings,
-) -> Vec<u8> {
+fn inventory_answer(format: MessageFormat, agent: Option<&AgentInfo>, settings: DeviceSettings) -> Vec<u8> {
     match format {
         MessageFormat::Json => agent_reports::json_ok(report_hours(settings)),
         MessageFormat::Xml => agent_reports::xml_inventory_for(agent),
@@ -212,8 +197,8 @@ fn inventory_answer(
 }
 
 /// Some agents name themselves only in the User-Agent header.
-fn agent_from_headers(headers: &HeaderMap) -> Option<agent_reports::AgentInfo> {
-    headers.get("user-agent").and_then(|value| agent_reports::AgentInfo::from_label(value.to_str().ok()?))
+fn agent_from_headers(headers: &HeaderMap) -> Option<AgentInfo> {
+    headers.get("user-agent").and_then(|value| AgentInfo::from_label(value.to_str().ok()?))
 }
 
 fn agent_id_from_headers(headers: &HeaderMap) -> Option<String> {

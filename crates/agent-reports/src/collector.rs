@@ -58,21 +58,6 @@ impl ReportSection {
         })
     }
 
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AccountInfo => "accountinfo",
-            Self::Hardware => "hardware",
-            Self::Bios => "bios",
-            Self::OperatingSystem => "operatingsystem",
-            Self::TimeZone => "timezone",
-            Self::Cpus => "cpus",
-            Self::Drives => "drives",
-            Self::Storages => "storages",
-            Self::Networks => "networks",
-            Self::Softwares => "softwares",
-        }
-    }
-
     /// The section nested in a field of this one.
     pub fn nested_section(self, field: &str) -> Option<Self> {
         (self == Self::OperatingSystem && field == "timezone").then_some(Self::TimeZone)
@@ -106,8 +91,6 @@ impl LowercaseName {
 pub struct ReportCollector {
     pub query: Option<String>,
     pub device_id: Option<String>,
-    pub name: Option<String>,
-    pub version: Option<String>,
     pub has_content: bool,
     pub report: AgentReport,
     /// Network entries read. The report has fewer, because entries of one card are merged.
@@ -123,30 +106,14 @@ impl ReportCollector {
         let report = &mut self.report;
         match section {
             ReportSection::AccountInfo | ReportSection::TimeZone => {}
-            ReportSection::Hardware => {
-                report.hardware.get_or_insert_default();
-            }
-            ReportSection::Bios => {
-                report.bios.get_or_insert_default();
-            }
-            ReportSection::OperatingSystem => {
-                report.os.get_or_insert_default();
-            }
-            ReportSection::Cpus => {
-                report.cpus.get_or_insert_default();
-            }
-            ReportSection::Drives => {
-                report.volumes.get_or_insert_default();
-            }
-            ReportSection::Storages => {
-                report.disks.get_or_insert_default();
-            }
-            ReportSection::Networks => {
-                report.nics.get_or_insert_default();
-            }
-            ReportSection::Softwares => {
-                report.software.get_or_insert_default();
-            }
+            ReportSection::Hardware => _ = report.hardware.get_or_insert_default(),
+            ReportSection::Bios => _ = report.bios.get_or_insert_default(),
+            ReportSection::OperatingSystem => _ = report.os.get_or_insert_default(),
+            ReportSection::Cpus => _ = report.cpus.get_or_insert_default(),
+            ReportSection::Drives => _ = report.volumes.get_or_insert_default(),
+            ReportSection::Storages => _ = report.disks.get_or_insert_default(),
+            ReportSection::Networks => _ = report.nics.get_or_insert_default(),
+            ReportSection::Softwares => _ = report.software.get_or_insert_default(),
         }
     }
 
@@ -258,25 +225,16 @@ impl ReportCollector {
         let Some(query) = self.query else {
             return Err(ReportRefusal::malformed("The message does not say what it is: QUERY or action is missing."));
         };
-        let is_prolog = query.eq_ignore_ascii_case("prolog");
-        let is_contact = query.eq_ignore_ascii_case("contact");
-        let is_inventory = query.eq_ignore_ascii_case("inventory");
-        if !(is_prolog || is_contact || is_inventory) {
+        let is_query = |name: &str| query.eq_ignore_ascii_case(name);
+        let is_contact = is_query("prolog") || is_query("contact");
+        if !is_contact && !is_query("inventory") {
             return Ok(AgentMessage::Other(query.chars().take(QUERY_CHARS_MAX).collect()));
         }
         let Some(device_id) = self.device_id else {
             return Err(ReportRefusal::malformed("The message has no device id."));
         };
-        if is_prolog {
-            return Ok(AgentMessage::Prolog { device_id });
-        }
         if is_contact {
-            return Ok(AgentMessage::Contact {
-                device_id,
-                name: self.name,
-                version: self.version,
-                tag: self.report.tag,
-            });
+            return Ok(AgentMessage::Contact { device_id });
         }
         if !self.has_content {
             return Err(ReportRefusal::malformed("The inventory has no content."));
