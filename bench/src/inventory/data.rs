@@ -101,8 +101,7 @@ impl Makings {
             self.add_parts(&mut full, &mut chance);
         }
         update_derived_fields(&mut full, Timestamp::from_millis(end));
-        let device = &full.device;
-        let check_at = next_check_at(device.last_seen_at, device.status, &device.warranty, &DeviceSettings::default());
+        let check_at = next_check_at(&full.device, &DeviceSettings::default());
         Made { full, check_at }
     }
 

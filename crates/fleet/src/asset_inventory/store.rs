@@ -3,19 +3,17 @@
 use std::collections::HashMap;
 
 use kernel::args;
-use kernel::base::{Error, Result};
+use kernel::base::Result;
 use kernel::http::PageBytes;
 use kernel::store::{Db, FromRow, Row, Select};
 use serde_json::value::RawValue;
 
 use super::DevicePart;
 use super::shown::{FieldSelection, InventoryDevice, RawDeviceParts, raw_json};
-use crate::devices::{CHANGE_COLUMNS, DEVICE_LIST, DeviceChange, DeviceId, StoredDevice};
+use crate::devices::{CHANGE_COLUMNS, DeviceChange, DeviceId, SELECT_DEVICES, StoredDevice, row_limit};
 
 kernel::statements! {
-    BY_ID = kernel::sql!["SELECT ", DEVICE_LIST, " FROM devices LEFT JOIN device_reports
-        ON device_reports.tenant_id = devices.tenant_id AND device = number
-        WHERE devices.tenant_id = $1 AND id = $2 AND deleted_at IS NULL"];
+    BY_ID = kernel::sql![SELECT_DEVICES, " AND id = $2 AND deleted_at IS NULL"];
     NUMBER = "SELECT number FROM devices WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL";
     VERSION = "SELECT version FROM devices WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL";
     // One statement per part: a device has thousands of packages, which a request for its disks must not read.
@@ -79,14 +77,13 @@ pub async fn list_history(
     limit: usize,
 ) -> Result<(Vec<DeviceChange>, Option<i64>)> {
     let number: i64 = db.get_one(NUMBER, args![id]).await?;
-    let fetched = i64::try_from(limit + 1).map_err(Error::internal)?;
-    let sizes: Vec<(i64, i64)> = db.list(CHANGES_BEFORE, args![number, after.unwrap_or(i64::MAX), fetched]).await?;
+    let before = after.unwrap_or(i64::MAX);
+    let sizes: Vec<(i64, i64)> = db.list(CHANGES_BEFORE, args![number, before, row_limit(limit + 1)]).await?;
     let mut bytes = PageBytes::default();
     let fits = |(_, size): &&(i64, i64)| bytes.fits_bytes(usize::try_from(*size).unwrap_or_default());
     let shown = sizes.iter().take(limit).take_while(fits).count();
     let Some((last, _)) = shown.checked_sub(1).and_then(|at| sizes.get(at)) else { return Ok((Vec::new(), None)) };
-    let mut rows: Vec<DeviceChange> =
-        db.list(HISTORY, args![number, last, i64::try_from(shown).map_err(Error::internal)?]).await?;
+    let mut rows: Vec<DeviceChange> = db.list(HISTORY, args![number, last, row_limit(shown)]).await?;
     rows.reverse();
     Ok((rows, (sizes.len() > shown).then_some(*last)))
 }

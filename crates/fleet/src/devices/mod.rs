@@ -17,7 +17,6 @@ pub mod clock {
 mod index {
     pub mod store;
 }
-mod parts;
 mod rules;
 pub mod software;
 mod store;
@@ -29,22 +28,21 @@ use kernel::events::EventKind;
 use kernel::http::Record;
 use kernel::store::references::Referable;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use people::organizations::OrganizationId;
 
-pub use agent_reports::compact_mac;
+pub use agent_reports::{Cpu, DeviceType as Type, Disk, Nic, Os, Platform, Software, Volume, compact_mac};
 pub use changes::{DeviceChanges, FieldChange, compare_devices};
 pub use index::store::size_class;
-pub use parts::{Cpu, DeviceParts, Disk, Nic, Os, Platform, Software, Type, Volume};
 pub use rules::{DeviceSettings, next_check_at, update_derived_fields};
 pub use software::{SOFTWARE_DIMENSION, VERSION_SEPARATOR, installed_versions, software_name};
 pub use store::{
-    ChangeOrigin, LoadedDevice, ReportRowUpdate, clamp_future_timestamps, create_device, delete_device, edit_device,
-    find_device, find_device_by_number, lock_device, save_device,
+    ChangeOrigin, LoadedDevice, ReportRowUpdate, SELECT_DEVICES, clamp_future_timestamps, create_device, delete_device,
+    edit_device, find_device, find_device_by_number, lock_device, save_device,
 };
-pub use stored::{CHANGE_COLUMNS, DEVICE_LIST, DeviceRecordColumns, StoredDevice};
+pub use stored::{CHANGE_COLUMNS, DEVICE_LIST, DeviceRecordColumns, StoredDevice, row_limit};
 pub use terms::{
     ALL_ORGANIZATIONS, DeviceCounter, HEALTH_TERM, NO_ORGANIZATION, ORGANIZATION_TERM, PLATFORM_TERM, STATUS_TERM,
     TAG_TERM, TYPE_TERM, WORD_TERM, counters_of, format_term, organization_of, searchable_words, terms_of,
@@ -93,23 +91,7 @@ kernel::words! {
 
 /// A device.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(example = json!({
-    "id": "dev_01jd8z6v2mfkpb7h3q9xw5t4rd", "hostname": "web01", "display_name": null, "type": "server",
-    "platform": "linux",
-    "os": {"name": "Debian GNU/Linux 12 (bookworm)", "version": "12.11", "build": null, "kernel": "6.1.0-44-amd64", "arch": "x86_64"},
-    "status": "online", "health": "healthy", "organization_id": null, "manufacturer": "Dell Inc.",
-    "model": "PowerEdge R640", "serial_number": "7XK2P13", "asset_tag": null,
-    "uuid": "4c4c4544-0058-4b10-8032-b7c04f503133",
-    "cpu": {"model": "Intel(R) Xeon(R) Silver 4210", "sockets": 2, "cores": 20}, "memory_bytes": 68_719_476_736_i64,
-    "primary_ip": "192.0.2.10", "primary_mac": "02:fc:00:00:00:01", "last_logged_user": "root",
-    "last_boot_at": "2026-11-14T23:57:31.000Z", "needs_reboot": null,
-    "patch": {"pending": null, "failed": null, "last_installed_at": null},
-    "warranty": {"start_date": null, "end_date": "2028-03-31", "status": "active"},
-    "agent": {"name": "FusionInventory-Agent", "version": "2.6", "device_id": "web01-2026-11-15-00-18-42"},
-    "tags": [], "custom_fields": {}, "possible_duplicate_of": null, "first_seen_at": "2026-11-15T08:00:00.000Z",
-    "last_seen_at": "2026-11-15T08:00:00.000Z", "inventory_at": "2026-11-15T08:00:00.000Z", "deleted_at": null,
-    "version": 1, "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.000Z"
-}))]
+#[schema(example = example_device)]
 pub struct Device {
     #[schema(value_type = String)]
     pub id: DeviceId,
@@ -231,24 +213,7 @@ pub struct DeviceChange {
 
 /// A device with what has just changed of it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(example = json!({
-    "id": "dev_01jd8z6v2mfkpb7h3q9xw5t4rd", "hostname": "web01", "display_name": null, "type": "server",
-    "platform": "linux",
-    "os": {"name": "Debian GNU/Linux 12 (bookworm)", "version": "12.11", "build": null, "kernel": "6.1.0-44-amd64", "arch": "x86_64"},
-    "status": "online", "health": "healthy", "organization_id": null, "manufacturer": "Dell Inc.",
-    "model": "PowerEdge R640", "serial_number": "7XK2P13", "asset_tag": null,
-    "uuid": "4c4c4544-0058-4b10-8032-b7c04f503133",
-    "cpu": {"model": "Intel(R) Xeon(R) Silver 4210", "sockets": 2, "cores": 20}, "memory_bytes": 68_719_476_736_i64,
-    "primary_ip": "192.0.2.10", "primary_mac": "02:fc:00:00:00:01", "last_logged_user": "root",
-    "last_boot_at": "2026-11-14T23:57:31.000Z", "needs_reboot": null,
-    "patch": {"pending": null, "failed": null, "last_installed_at": null},
-    "warranty": {"start_date": null, "end_date": "2028-03-31", "status": "active"},
-    "agent": {"name": "FusionInventory-Agent", "version": "2.6", "device_id": "web01-2026-11-15-00-18-42"},
-    "tags": [], "custom_fields": {}, "possible_duplicate_of": null, "first_seen_at": "2026-11-15T08:00:00.000Z",
-    "last_seen_at": "2026-11-16T08:00:00.000Z", "inventory_at": "2026-11-16T08:00:00.000Z", "deleted_at": null,
-    "version": 2, "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-16T08:00:00.000Z",
-    "changes": {"memory_bytes": {"from": 34_359_738_368_i64, "to": 68_719_476_736_i64}}
-}))]
+#[schema(example = example_updated_device)]
 pub struct UpdatedDevice {
     #[serde(flatten)]
     pub device: Device,
@@ -260,4 +225,46 @@ pub struct UpdatedDevice {
 pub struct FullDevice {
     pub device: Device,
     pub parts: DeviceParts,
+}
+
+/// The hardware and installed software of a device: lists that responses carry only on request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceParts {
+    pub disks: Vec<Disk>,
+    pub volumes: Vec<Volume>,
+    pub nics: Vec<Nic>,
+    /// Sorted by name.
+    pub software: Vec<Software>,
+}
+
+/// The device in the examples of the API document.
+fn example_device() -> Value {
+    json!({
+        "id": "dev_01jd8z6v2mfkpb7h3q9xw5t4rd", "hostname": "web01", "display_name": null, "type": "server",
+        "platform": "linux",
+        "os": {"name": "Debian GNU/Linux 12 (bookworm)", "version": "12.11", "build": null, "kernel": "6.1.0-44-amd64", "arch": "x86_64"},
+        "status": "online", "health": "healthy", "organization_id": null, "manufacturer": "Dell Inc.",
+        "model": "PowerEdge R640", "serial_number": "7XK2P13", "asset_tag": null,
+        "uuid": "4c4c4544-0058-4b10-8032-b7c04f503133",
+        "cpu": {"model": "Intel(R) Xeon(R) Silver 4210", "sockets": 2, "cores": 20}, "memory_bytes": 68_719_476_736_i64,
+        "primary_ip": "192.0.2.10", "primary_mac": "02:fc:00:00:00:01", "last_logged_user": "root",
+        "last_boot_at": "2026-11-14T23:57:31.000Z", "needs_reboot": null,
+        "patch": {"pending": null, "failed": null, "last_installed_at": null},
+        "warranty": {"start_date": null, "end_date": "2028-03-31", "status": "active"},
+        "agent": {"name": "FusionInventory-Agent", "version": "2.6", "device_id": "web01-2026-11-15-00-18-42"},
+        "tags": [], "custom_fields": {}, "possible_duplicate_of": null, "first_seen_at": "2026-11-15T08:00:00.000Z",
+        "last_seen_at": "2026-11-15T08:00:00.000Z", "inventory_at": "2026-11-15T08:00:00.000Z", "deleted_at": null,
+        "version": 1, "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.000Z"
+    })
+}
+
+/// The same device a day later, with more memory.
+fn example_updated_device() -> Value {
+    let mut example = example_device();
+    for field in ["last_seen_at", "inventory_at", "updated_at"] {
+        example[field] = "2026-11-16T08:00:00.000Z".into();
+    }
+    example["version"] = 2.into();
+    example["changes"] = json!({"memory_bytes": {"from": 34_359_738_368_i64, "to": 68_719_476_736_i64}});
+    example
 }

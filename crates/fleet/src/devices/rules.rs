@@ -2,7 +2,7 @@
 
 use kernel::base::{DAY_MS, HOUR_MS, Timestamp};
 
-use super::{DeviceHealth, DeviceStatus, FullDevice, Volume, Warranty, WarrantyStatus};
+use super::{Device, DeviceHealth, DeviceStatus, FullDevice, Volume, WarrantyStatus};
 
 /// How long a device may be silent, as configured by the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,17 +114,13 @@ pub fn update_derived_fields(full: &mut FullDevice, now: Timestamp) {
 }
 
 /// The next time at which time alone may change the status or the warranty.
-pub fn next_check_at(
-    last_seen_at: Option<Timestamp>,
-    status: DeviceStatus,
-    warranty: &Warranty,
-    settings: &DeviceSettings,
-) -> Option<Timestamp> {
-    let silent = last_seen_at.and_then(|seen| match status {
+pub fn next_check_at(device: &Device, settings: &DeviceSettings) -> Option<Timestamp> {
+    let silent = device.last_seen_at.and_then(|seen| match device.status {
         DeviceStatus::Online => Some(seen.plus_ms(settings.offline_after_ms)),
         DeviceStatus::Offline => Some(seen.plus_ms(settings.stale_after_ms)),
         DeviceStatus::Stale => None,
     });
+    let warranty = &device.warranty;
     let over = (warranty.status == WarrantyStatus::Active)
         .then(|| warranty.end_date.as_deref().and_then(end_of_day))
         .flatten();

@@ -14,16 +14,19 @@ use super::{
     FieldChange, FullDevice, StoredDevice, UpdatedDevice, compare_devices, index, software,
 };
 
-const WITH_REPORTS: &str = " FROM devices LEFT JOIN device_reports ON device_reports.tenant_id = devices.tenant_id
-    AND device = number WHERE devices.tenant_id = $1";
-
-const FULL: &str = kernel::sql!["SELECT ", DEVICE_LIST, WITH_REPORTS];
+/// The beginning of a statement that reads devices, deleted ones included.
+pub const SELECT_DEVICES: &str = kernel::sql![
+    "SELECT ",
+    DEVICE_LIST,
+    " FROM devices LEFT JOIN device_reports ON device_reports.tenant_id = devices.tenant_id AND device = number
+        WHERE devices.tenant_id = $1"
+];
 
 kernel::statements! {
     /// One live device of an organization, by its term: a deleted device has no terms.
     OF_ORGANIZATION = "SELECT number FROM device_terms WHERE tenant_id = $1 AND term = 'o:' || CAST($2 AS TEXT) LIMIT 1";
-    BY_ID = kernel::sql![FULL, " AND id = $2 AND deleted_at IS NULL"];
-    BY_NUMBER = kernel::sql![FULL, " AND number = $2 AND deleted_at IS NULL"];
+    BY_ID = kernel::sql![SELECT_DEVICES, " AND id = $2 AND deleted_at IS NULL"];
+    BY_NUMBER = kernel::sql![SELECT_DEVICES, " AND number = $2 AND deleted_at IS NULL"];
     NUMBER = "SELECT number FROM devices WHERE tenant_id = $1 AND id = $2";
     PARTS = "SELECT disks, volumes, nics, software FROM device_parts WHERE tenant_id = $1 AND number = $2";
     NEXT_NUMBER = "UPDATE tenant_clocks SET device_number = device_number + 1 WHERE tenant_id = $1 RETURNING device_number";
@@ -50,7 +53,7 @@ kernel::statements! {
             SELECT c.version FROM device_changes c WHERE c.tenant_id = $1 AND c.number = $2
             ORDER BY c.version DESC LIMIT 1 OFFSET $3)";
     /// Devices that were changed while the tenant's clock was ahead.
-    IN_FUTURE = kernel::sql![FULL, " AND updated_at > $2 ORDER BY updated_at, sequence, number LIMIT $3"];
+    IN_FUTURE = kernel::sql![SELECT_DEVICES, " AND updated_at > $2 ORDER BY updated_at, sequence, number LIMIT $3"];
     /// Every device becomes due, so that its status is checked again.
     REPORTS_IN_FUTURE = "UPDATE device_reports SET check_at = $2,
             last_seen_at = CASE WHEN last_seen_at > $2 THEN $2 ELSE last_seen_at END,

@@ -3,10 +3,9 @@
 use kernel::base::{Error, Result, Word};
 use kernel::store::{FromRow, Row, Value};
 
-use super::parts::DeviceParts;
 use super::{
-    Cpu, Device, DeviceAgent, DeviceChange, DeviceHealth, DevicePatch, DeviceStatus, Os, Platform, Type, Warranty,
-    WarrantyStatus,
+    Cpu, Device, DeviceAgent, DeviceChange, DeviceHealth, DeviceParts, DevicePatch, DeviceStatus, Os, Platform, Type,
+    Warranty, WarrantyStatus,
 };
 
 kernel::columns! {
@@ -174,4 +173,9 @@ pub fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
 
 pub fn to_json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(Error::internal)
+}
+
+/// A number of rows as a limit of a statement.
+pub fn row_limit(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }

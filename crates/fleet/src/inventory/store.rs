@@ -9,7 +9,9 @@ use kernel::store::{Db, Tx, Value};
 use people::organizations::OrganizationId;
 
 use super::{DeviceIdentifiers, Reporter, agent_identities, apply_report, blank_device};
-use crate::devices::{self, ChangeOrigin, DeviceId, DeviceSettings, DeviceStatus, FullDevice, ReportRowUpdate};
+use crate::devices::{
+    self, ChangeOrigin, DeviceId, DeviceSettings, DeviceStatus, FullDevice, ReportRowUpdate, row_limit,
+};
 use crate::ingest_keys::{self, IngestReach};
 
 kernel::statements! {
@@ -112,7 +114,8 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
         let is_there = organization.is_some() && updated.device.organization_id == organization;
         let digest = digest.filter(|_| report.tag.is_none() || is_there);
         let names = identities_of(&updated, given);
-        let report_update = ReportRowUpdate::Report { digest, check_at: schedule_check(&updated, settings) };
+        let report_update =
+            ReportRowUpdate::Report { digest, check_at: devices::next_check_at(&updated.device, &settings) };
         let number = match stored {
             Some(stored) => {
                 devices::save_device(tx, &stored, updated, report_update, ChangeOrigin::Automatic).await?;
@@ -136,11 +139,6 @@ fn mark_seen(full: &mut FullDevice, now: Timestamp) {
     full.device.status = DeviceStatus::Online;
     full.device.last_seen_at = Some(now);
     full.device.first_seen_at.get_or_insert(now);
-}
-
-fn schedule_check(full: &FullDevice, settings: DeviceSettings) -> Option<Timestamp> {
-    let device = &full.device;
-    devices::next_check_at(device.last_seen_at, device.status, &device.warranty, &settings)
 }
 
 /// An organization, and whether it is archived.
@@ -180,10 +178,6 @@ pub async fn list_by_identity(tx: &mut Tx, name: &str, reach: Option<Organizatio
     }
     numbers.truncate(CANDIDATES_MAX);
     Ok(numbers)
-}
-
-fn row_limit(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// The device with one of these agent identities. Keys of several organizations can lead to several such devices: then the
@@ -369,7 +363,7 @@ pub async fn record_sign_of_life(
         let mut updated = stored.full.clone();
         mark_seen(&mut updated, now);
         tx.exec(sql, args![number, now]).await?;
-        let check_at = schedule_check(&updated, settings);
+        let check_at = devices::next_check_at(&updated.device, &settings);
         devices::save_device(tx, &stored, updated, ReportRowUpdate::CheckAt(check_at), ChangeOrigin::Automatic).await?;
         Ok(true)
     })

@@ -5,26 +5,24 @@
 
 use kernel::args;
 use kernel::base::{Code, HOUR_MS, Result, TenantId, Timestamp};
-use kernel::jobs::ServerNode;
 use kernel::jobs::lanes::tenant_db;
+use kernel::jobs::{ServerNode, tenants};
 use kernel::store::{Db, Purpose, Tx};
 
-use super::super::rules::{self, DeviceSettings, status_at, warranty_at};
+use super::super::StoredDevice;
+use super::super::rules::{DeviceSettings, next_check_at, status_at, warranty_at};
 use super::super::store::{
     BY_NUMBER, CHECK_AT, ChangeOrigin, ReportRowUpdate, find_device_by_number, lock_report, save_device,
 };
-use super::super::{Device, StoredDevice};
 
 kernel::statements! {
-    /// Tenants with due devices: one index lookup for each.
-    DUE_TENANTS = "SELECT t.id FROM tenants t WHERE t.id > $2 AND (
+    /// The next tenant with due devices: one index lookup for each.
+    DUE_TENANT = "SELECT t.id FROM tenants t WHERE t.id > $2 AND (
             SELECT r.device FROM device_reports r WHERE r.tenant_id = t.id AND r.check_at <= $1 ORDER BY r.check_at LIMIT 1
-        ) IS NOT NULL ORDER BY t.id LIMIT $3";
+        ) IS NOT NULL ORDER BY t.id LIMIT 1";
     DUE = "SELECT device FROM device_reports WHERE tenant_id = $1 AND check_at <= $2 ORDER BY check_at LIMIT $3";
 }
 
-/// Tenants read with one query.
-const TENANTS_PER_QUERY: i64 = 200;
 /// Devices of one tenant in one round. The rest waits for the next round, so no other tenant waits for it.
 const ROUND_DEVICES_MAX: i64 = 500;
 /// Devices of one transaction: few, so that other writes do not wait long.
@@ -35,20 +33,17 @@ const RETRY_AFTER_MS: i64 = HOUR_MS;
 /// Checks every due device. Several nodes may do this at once: the tenant's clock serializes them.
 pub async fn check_due_devices(node: &ServerNode, settings: DeviceSettings) -> Result<()> {
     let (now, system) = (node.env.now(), node.store.system(Purpose::Jobs));
-    let mut behind = String::new();
-    loop {
-        let tenants: Vec<TenantId> = system.list(DUE_TENANTS, args![now, behind, TENANTS_PER_QUERY]).await?;
-        for tenant in &tenants {
-            // A failure for one tenant must not stop the others.
-            if let Err(error) = check_tenant_devices(&tenant_db(&node.store, *tenant), settings, now).await {
-                tracing::warn!(%error, %tenant, "failed to check due devices; will retry");
-            }
-        }
-        match tenants.last() {
-            Some(last) => behind = last.to_string(),
-            None => return Ok(()),
-        }
-    }
+    let check_tenant = async |tenant| {
+        check_tenant_devices(&tenant_db(&node.store, tenant), settings, now).await?;
+        Ok(false)
+    };
+    let next = |after| find_due_tenant(&system, now, after);
+    tenants::for_each_tenant("checking silent devices", next, check_tenant).await
+}
+
+async fn find_due_tenant(system: &Db, now: Timestamp, after: Option<TenantId>) -> Result<Option<TenantId>> {
+    let after = after.map(|tenant| tenant.to_string()).unwrap_or_default();
+    system.find(DUE_TENANT, args![now, after]).await
 }
 
 async fn check_tenant_devices(db: &Db, settings: DeviceSettings, now: Timestamp) -> Result<()> {
@@ -91,20 +86,16 @@ async fn check_device(tx: &mut Tx, settings: DeviceSettings, number: i64) -> Res
     let Some(StoredDevice { device, .. }) = tx.find(BY_NUMBER, args![number]).await? else {
         return tx.exec(CHECK_AT, args![number, None::<i64>]).await.map(drop);
     };
-    if is_up_to_date(&device, now, &settings) {
-        let next = rules::next_check_at(device.last_seen_at, device.status, &device.warranty, &settings);
-        return tx.exec(CHECK_AT, args![number, next]).await.map(drop);
+    let is_up_to_date = device.status == status_at(device.last_seen_at, now, &settings)
+        && device.warranty.status == warranty_at(device.warranty.end_date.as_deref(), now);
+    if is_up_to_date {
+        return tx.exec(CHECK_AT, args![number, next_check_at(&device, &settings)]).await.map(drop);
     }
     let Some(before) = find_device_by_number(tx, number).await? else { return Ok(()) };
     let mut updated = before.full.clone();
     let device = &mut updated.device;
     device.status = status_at(device.last_seen_at, now, &settings);
     device.warranty.status = warranty_at(device.warranty.end_date.as_deref(), now);
-    let next = rules::next_check_at(device.last_seen_at, device.status, &device.warranty, &settings);
+    let next = next_check_at(device, &settings);
     save_device(tx, &before, updated, ReportRowUpdate::CheckAt(next), ChangeOrigin::Automatic).await.map(drop)
-}
-
-fn is_up_to_date(device: &Device, now: Timestamp, settings: &DeviceSettings) -> bool {
-    let warranty = warranty_at(device.warranty.end_date.as_deref(), now);
-    device.status == status_at(device.last_seen_at, now, settings) && device.warranty.status == warranty
 }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 
 use kernel::args;
 use kernel::base::{Error, Result, TenantId};
-use kernel::jobs::ServerNode;
 use kernel::jobs::lanes::tenant_db;
+use kernel::jobs::{ServerNode, tenants};
 use kernel::store::{Db, FromRow, Purpose, Row, Select, Tx, Value};
 
 use super::super::index::store::{adjust_counters_listing_changes, insert_rows};
-use super::super::stored::{from_json, to_json};
+use super::super::stored::{from_json, row_limit, to_json};
 use super::super::{FullDevice, Software};
 use super::{InstalledVersions, SoftwareChange, SoftwareIndexBatch, installed_versions, software_changes};
 
@@ -22,10 +22,10 @@ kernel::statements! {
         WHERE tenant_id = $1 AND sequence <= $2 ORDER BY bucket, number, version, part LIMIT $3";
     DELETE_PENDING = "DELETE FROM device_software_changes
         WHERE tenant_id = $1 AND bucket = $2 AND number = $3 AND version = $4 AND part = $5";
-    /// Tenants with pending software changes: one lookup for each.
-    PENDING_TENANTS = "SELECT t.id FROM tenants t WHERE t.id > $1 AND (
+    /// The next tenant with pending software changes: one lookup for each.
+    PENDING_TENANT = "SELECT t.id FROM tenants t WHERE t.id > $1 AND (
             SELECT n.number FROM device_software_changes n WHERE n.tenant_id = t.id ORDER BY n.bucket, n.number, n.version, n.part LIMIT 1
-        ) IS NOT NULL ORDER BY t.id LIMIT $2";
+        ) IS NOT NULL ORDER BY t.id LIMIT 1";
     /// Several rows at once; unused slots are null.
     INSERT_SOFTWARE = "INSERT INTO device_software (tenant_id, name, number, versions)
         SELECT CAST($1 AS TEXT), slot.column1, slot.column2, slot.column3 FROM (VALUES
@@ -60,9 +60,6 @@ const PENDING_LISTED_MAX: usize = 1_000;
 
 /// No bound on the sequence: all pending changes.
 const ANY_SEQUENCE: i64 = i64::MAX;
-
-/// Tenants read with one query.
-const TENANTS_PER_QUERY: i64 = 200;
 
 /// Saves the software changes of a device change, to be indexed later.
 pub async fn insert_software_changes(
@@ -137,21 +134,18 @@ async fn has_pending_changes(db: &Db, count: usize, until: i64) -> Result<bool> 
 
 /// Indexes pending changes of every tenant. Several nodes may do this at once: the tenant's clock serializes them.
 pub async fn index_tenants(node: &ServerNode) -> Result<()> {
-    let (system, mut behind) = (node.store.system(Purpose::Jobs), String::new());
-    loop {
-        let tenants: Vec<TenantId> = system.list(PENDING_TENANTS, args![behind, TENANTS_PER_QUERY]).await?;
-        for tenant in &tenants {
-            // A failure for one tenant must not stop the others.
-            let db = tenant_db(&node.store, *tenant);
-            if let Err(error) = index_down_to(&db, 1, ANY_SEQUENCE, ROUND_STEPS_MAX).await {
-                tracing::warn!(%error, %tenant, "failed to index device software; will retry");
-            }
-        }
-        match tenants.last() {
-            Some(last) => behind = last.to_string(),
-            None => return Ok(()),
-        }
-    }
+    let system = node.store.system(Purpose::Jobs);
+    let index_tenant = async |tenant| {
+        index_down_to(&tenant_db(&node.store, tenant), 1, ANY_SEQUENCE, ROUND_STEPS_MAX).await?;
+        Ok(false)
+    };
+    let next = |after| find_pending_tenant(&system, after);
+    tenants::for_each_tenant("indexing the software of devices", next, index_tenant).await
+}
+
+async fn find_pending_tenant(system: &Db, after: Option<TenantId>) -> Result<Option<TenantId>> {
+    let after = after.map(|tenant| tenant.to_string()).unwrap_or_default();
+    system.find(PENDING_TENANT, args![after]).await
 }
 
 /// Indexes the next batch of pending changes.
@@ -189,10 +183,6 @@ async fn index_next_batch(tx: &mut Tx, until: i64) -> Result<()> {
         tx.record_change("software", name).await?;
     }
     tx.exec_each(DELETE_PENDING, &done).await.map(drop)
-}
-
-fn row_limit(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// Those of these devices whose software may not be fully indexed.

@@ -5,16 +5,18 @@
 
 pub mod store;
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::io::{BufRead, BufReader, Read};
+use std::net::IpAddr;
 
 use agent_reports::{LABEL_CHARS_MAX, normal_mac, real_uuid};
 use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::http::unguard_text;
 use serde_json::{Map, Value};
 
+use super::blank_device;
 use crate::devices::actions::store::{TAGS_MAX, parse_tag};
-use crate::devices::{DeviceId, FullDevice, Platform, Type};
+use crate::devices::{Device, DeviceId, FullDevice};
 
 /// Rows of one file. Larger imports are split into several files.
 pub const ROWS_MAX: usize = 100_000;
@@ -37,7 +39,7 @@ pub struct ImportRowError {
 }
 
 /// A parsed row.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct ImportRow {
     pub number: usize,
     /// An error was found in this row; the other columns are still checked.
@@ -45,21 +47,9 @@ pub struct ImportRow {
     pub id: Option<DeviceId>,
     /// The id or slug of the organization.
     pub organization: Option<String>,
-    /// The values by column.
-    pub fields: BTreeMap<&'static str, ImportValue>,
-    pub custom_fields: Map<String, Value>,
-}
-
-/// A value of a column.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ImportValue {
-    Text(String),
-    Number(i64),
-    Flag(bool),
-    Time(Timestamp),
-    Type(Type),
-    Platform(Platform),
-    Tags(Vec<String>),
+    /// The values of the columns, which were all found valid.
+    values: Vec<(&'static ImportColumn, Value)>,
+    custom_fields: Map<String, Value>,
 }
 
 /// A parsed file.
@@ -71,30 +61,45 @@ pub struct ImportFile {
     pub ignored_columns: Vec<String>,
 }
 
-const TEXT_COLUMNS: [&str; 19] = [
-    "hostname",
-    "display_name",
-    "os.name",
-    "os.version",
-    "os.build",
-    "os.kernel",
-    "os.arch",
-    "manufacturer",
-    "model",
-    "serial_number",
-    "asset_tag",
-    "uuid",
-    "cpu.model",
-    "primary_ip",
-    "primary_mac",
-    "last_logged_user",
-    "warranty.start_date",
-    "warranty.end_date",
-    "type",
+/// A column, and how it sets its field of a device, or says what is wrong with the value.
+type ImportColumn = (&'static str, fn(&mut Device, &Value) -> Result<(), String>);
+
+const COLUMNS: [ImportColumn; 28] = [
+    ("hostname", |device, value| set_value(&mut device.hostname, value, parse_label)),
+    ("display_name", |device, value| set_value(&mut device.display_name, value, parse_label)),
+    ("os.name", |device, value| set_value(&mut device.os.name, value, parse_label)),
+    ("os.version", |device, value| set_value(&mut device.os.version, value, parse_label)),
+    ("os.build", |device, value| set_value(&mut device.os.build, value, parse_label)),
+    ("os.kernel", |device, value| set_value(&mut device.os.kernel, value, parse_label)),
+    ("os.arch", |device, value| set_value(&mut device.os.arch, value, parse_label)),
+    ("manufacturer", |device, value| set_value(&mut device.manufacturer, value, parse_label)),
+    ("model", |device, value| set_value(&mut device.model, value, parse_label)),
+    ("serial_number", |device, value| set_value(&mut device.serial_number, value, parse_label)),
+    ("asset_tag", |device, value| set_value(&mut device.asset_tag, value, parse_label)),
+    ("uuid", |device, value| set_value(&mut device.uuid, value, parse_uuid)),
+    ("cpu.model", |device, value| set_value(&mut device.cpu.model, value, parse_label)),
+    ("primary_ip", |device, value| set_value(&mut device.primary_ip, value, parse_ip)),
+    ("primary_mac", |device, value| set_value(&mut device.primary_mac, value, parse_mac)),
+    ("last_logged_user", |device, value| set_value(&mut device.last_logged_user, value, parse_label)),
+    ("warranty.start_date", |device, value| set_value(&mut device.warranty.start_date, value, parse_date)),
+    ("warranty.end_date", |device, value| set_value(&mut device.warranty.end_date, value, parse_date)),
+    ("cpu.sockets", |device, value| set_value(&mut device.cpu.sockets, value, parse_number)),
+    ("cpu.cores", |device, value| set_value(&mut device.cpu.cores, value, parse_number)),
+    ("memory_bytes", |device, value| set_value(&mut device.memory_bytes, value, parse_number)),
+    ("patch.pending", |device, value| set_value(&mut device.patch.pending, value, parse_number)),
+    ("patch.failed", |device, value| set_value(&mut device.patch.failed, value, parse_number)),
+    ("needs_reboot", |device, value| set_value(&mut device.needs_reboot, value, parse_flag)),
+    ("patch.last_installed_at", |device, value| set_value(&mut device.patch.last_installed_at, value, parse_time)),
+    ("type", |device, value| parse_word(&text_of(value)).map(|kind| device.r#type = kind)),
+    ("platform", |device, value| parse_word(&text_of(value)).map(|platform| device.platform = platform)),
+    ("tags", |device, value| parse_tags(value).map(|tags| device.tags = tags)),
 ];
-const NUMBER_COLUMNS: [&str; 5] = ["cpu.sockets", "cpu.cores", "memory_bytes", "patch.pending", "patch.failed"];
+/// Columns that are no field of their own.
+const ID_COLUMN: &str = "id";
+const ORGANIZATION_COLUMN: &str = "organization";
+const CUSTOM_COLUMN: &str = "custom_fields";
 /// Columns that an import ignores.
-const IGNORED_COLUMNS: [&str; 17] = [
+const IGNORED_COLUMNS: [&str; 20] = [
     "status",
     "health",
     "last_boot_at",
@@ -111,14 +116,15 @@ const IGNORED_COLUMNS: [&str; 17] = [
     "created_at",
     "updated_at",
     "disks",
+    "volumes",
+    "nics",
+    "software",
     "history",
 ];
-const CUSTOM_COLUMN: &str = "custom_fields";
 
-/// The columns that a file may have, for the error about an unknown one.
-fn known_columns() -> String {
-    let rest = ["id", "platform", "organization", "needs_reboot", "patch.last_installed_at", "tags", "custom_fields"];
-    TEXT_COLUMNS.iter().chain(&NUMBER_COLUMNS).chain(&rest).copied().collect::<Vec<_>>().join(", ")
+/// The names of all columns that a file may have.
+fn column_names() -> impl Iterator<Item = &'static str> {
+    [ID_COLUMN, ORGANIZATION_COLUMN, CUSTOM_COLUMN].into_iter().chain(COLUMNS.iter().map(|(name, _)| *name))
 }
 
 /// Reads a whole file.
@@ -211,13 +217,14 @@ fn check_columns(names: &[String], file: &mut ImportFile) -> Result<()> {
         if find_column(name).is_some() {
             continue;
         }
-        if IGNORED_COLUMNS.contains(&name.as_str()) || ["volumes", "nics", "software"].contains(&name.as_str()) {
+        if IGNORED_COLUMNS.contains(&name.as_str()) {
             if !file.ignored_columns.contains(name) {
                 file.ignored_columns.push(name.clone());
             }
             continue;
         }
-        let detail = format!("there is no column {name:?}; a file may have {}, and custom.<name>", known_columns());
+        let known = column_names().collect::<Vec<_>>().join(", ");
+        let detail = format!("there is no column {name:?}; a file may have {known}, and custom.<name>");
         return Err(Error::internal(detail));
     }
     Ok(())
@@ -225,9 +232,8 @@ fn check_columns(names: &[String], file: &mut ImportFile) -> Result<()> {
 
 /// The column of a name in the file; every `custom.<name>` is part of the custom fields.
 fn find_column(name: &str) -> Option<&'static str> {
-    let name = if name == "organization_id" { "organization" } else { name };
-    let rest = ["id", "platform", "organization", "needs_reboot", "patch.last_installed_at", "tags", CUSTOM_COLUMN];
-    let found = TEXT_COLUMNS.iter().chain(&NUMBER_COLUMNS).chain(&rest).find(|known| **known == name).copied();
+    let name = if name == "organization_id" { ORGANIZATION_COLUMN } else { name };
+    let found = column_names().find(|known| *known == name);
     found.or_else(|| name.strip_prefix("custom.").filter(|name| !name.is_empty()).map(|_| CUSTOM_COLUMN))
 }
 
@@ -251,7 +257,8 @@ impl ImportFile {
                 self.add_error(number, &name, detail);
             }
         }
-        let is_named = ["hostname", "display_name", "serial_number"].iter().any(|name| row.fields.contains_key(name));
+        let is_named =
+            row.values.iter().any(|((name, _), _)| ["hostname", "display_name", "serial_number"].contains(name));
         if row.id.is_none() && !is_named {
             row.has_error = true;
             self.add_error(number, "", "needs an id, a hostname, a display_name or a serial_number".to_owned());
@@ -263,41 +270,17 @@ impl ImportFile {
 
 impl ImportRow {
     fn set_column(&mut self, column: &'static str, name: &str, value: Value) -> Result<(), String> {
-        let text = match &value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let field = match column {
-            "id" => {
-                self.id = Some(text.parse().map_err(|_| "is not the id of a device".to_owned())?);
-                return Ok(());
-            }
-            "organization" => {
-                self.organization = Some(text);
-                return Ok(());
-            }
+        match column {
+            ID_COLUMN => self.id = Some(text_of(&value).parse().map_err(|_| "is not the id of a device".to_owned())?),
+            ORGANIZATION_COLUMN => self.organization = Some(text_of(&value).into_owned()),
             CUSTOM_COLUMN => return self.set_custom_field(name, value),
-            "type" => ImportValue::Type(parse_word(&text)?),
-            "platform" => ImportValue::Platform(parse_word(&text)?),
-            "needs_reboot" => ImportValue::Flag(text.parse().map_err(|_| "must be true or false".to_owned())?),
-            "patch.last_installed_at" => ImportValue::Time(
-                Timestamp::parse(&text).ok_or("must be an RFC 3339 time such as 2026-01-31T08:00:00Z")?,
-            ),
-            "tags" => ImportValue::Tags(parse_tags(&value, &text)?),
-            "warranty.start_date" | "warranty.end_date" => ImportValue::Text(parse_date(&text)?),
-            "uuid" => ImportValue::Text(real_uuid(&text).ok_or("must be a UUID, and not a placeholder")?),
-            "primary_mac" => ImportValue::Text(normal_mac(&text).ok_or("must be a hardware address")?),
-            "primary_ip" => {
-                let address: std::net::IpAddr = text.parse().map_err(|_| "must be an IP address".to_owned())?;
-                ImportValue::Text(address.to_string())
+            _ => {
+                let Some(column) = COLUMNS.iter().find(|(known, _)| *known == column) else { return Ok(()) };
+                // Tried here, so that errors are known before anything is written.
+                (column.1)(&mut blank_device(Timestamp::from_millis(0)).device, &value)?;
+                self.values.push((column, value));
             }
-            number if NUMBER_COLUMNS.contains(&number) => {
-                let number: i64 = text.parse().map_err(|_| "must be a whole number".to_owned())?;
-                ImportValue::Number(if number >= 0 { number } else { return Err("must not be negative".to_owned()) })
-            }
-            _ => ImportValue::Text(parse_label(&text)?),
-        };
-        self.fields.insert(column, field);
+        }
         Ok(())
     }
 
@@ -318,48 +301,55 @@ impl ImportRow {
 
     /// Applies the values of the row to a device.
     pub fn apply_to(&self, full: &mut FullDevice) {
-        let device = &mut full.device;
-        for (column, field) in &self.fields {
-            match (*column, field.clone()) {
-                ("type", ImportValue::Type(kind)) => device.r#type = kind,
-                ("platform", ImportValue::Platform(platform)) => device.platform = platform,
-                ("needs_reboot", ImportValue::Flag(flag)) => device.needs_reboot = Some(flag),
-                ("patch.last_installed_at", ImportValue::Time(at)) => device.patch.last_installed_at = Some(at),
-                ("tags", ImportValue::Tags(tags)) => device.tags = tags,
-                ("cpu.sockets", ImportValue::Number(number)) => device.cpu.sockets = Some(number),
-                ("cpu.cores", ImportValue::Number(number)) => device.cpu.cores = Some(number),
-                ("memory_bytes", ImportValue::Number(number)) => device.memory_bytes = Some(number),
-                ("patch.pending", ImportValue::Number(number)) => device.patch.pending = Some(number),
-                ("patch.failed", ImportValue::Number(number)) => device.patch.failed = Some(number),
-                (column, ImportValue::Text(text)) => {
-                    let target = match column {
-                        "hostname" => &mut device.hostname,
-                        "display_name" => &mut device.display_name,
-                        "os.name" => &mut device.os.name,
-                        "os.version" => &mut device.os.version,
-                        "os.build" => &mut device.os.build,
-                        "os.kernel" => &mut device.os.kernel,
-                        "os.arch" => &mut device.os.arch,
-                        "manufacturer" => &mut device.manufacturer,
-                        "model" => &mut device.model,
-                        "serial_number" => &mut device.serial_number,
-                        "asset_tag" => &mut device.asset_tag,
-                        "uuid" => &mut device.uuid,
-                        "cpu.model" => &mut device.cpu.model,
-                        "primary_ip" => &mut device.primary_ip,
-                        "primary_mac" => &mut device.primary_mac,
-                        "last_logged_user" => &mut device.last_logged_user,
-                        "warranty.start_date" => &mut device.warranty.start_date,
-                        "warranty.end_date" => &mut device.warranty.end_date,
-                        _ => continue,
-                    };
-                    *target = Some(text);
-                }
-                _ => {}
-            }
+        for ((_, set_field), value) in &self.values {
+            // A row has no value that cannot be set.
+            let _ = set_field(&mut full.device, value);
         }
-        device.custom_fields.extend(self.custom_fields.clone());
+        full.device.custom_fields.extend(self.custom_fields.clone());
     }
+}
+
+/// A value as text; in a CSV file every value is one.
+fn text_of(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        other => Cow::Owned(other.to_string()),
+    }
+}
+
+fn set_value<T>(
+    field: &mut Option<T>,
+    value: &Value,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<(), String> {
+    *field = Some(parse(&text_of(value))?);
+    Ok(())
+}
+
+fn parse_uuid(text: &str) -> Result<String, String> {
+    real_uuid(text).ok_or_else(|| "must be a UUID, and not a placeholder".to_owned())
+}
+
+fn parse_ip(text: &str) -> Result<String, String> {
+    let address: IpAddr = text.parse().map_err(|_| "must be an IP address".to_owned())?;
+    Ok(address.to_string())
+}
+
+fn parse_mac(text: &str) -> Result<String, String> {
+    normal_mac(text).ok_or_else(|| "must be a hardware address".to_owned())
+}
+
+fn parse_number(text: &str) -> Result<i64, String> {
+    let number: i64 = text.parse().map_err(|_| "must be a whole number".to_owned())?;
+    if number < 0 { Err("must not be negative".to_owned()) } else { Ok(number) }
+}
+
+fn parse_flag(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| "must be true or false".to_owned())
+}
+
+fn parse_time(text: &str) -> Result<Timestamp, String> {
+    Timestamp::parse(text).ok_or_else(|| "must be an RFC 3339 time such as 2026-01-31T08:00:00Z".to_owned())
 }
 
 fn parse_word<W: Word>(text: &str) -> Result<W, String> {
@@ -376,10 +366,10 @@ fn parse_label(text: &str) -> Result<String, String> {
 }
 
 /// Tags come as a list or as a text with commas.
-fn parse_tags(value: &Value, text: &str) -> Result<Vec<String>, String> {
+fn parse_tags(value: &Value) -> Result<Vec<String>, String> {
     let texts: Vec<String> = match value {
         Value::Array(items) => items.iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect(),
-        _ => text.split(',').map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect(),
+        _ => text_of(value).split(',').map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect(),
     };
     let mut tags: Vec<String> = Vec::new();
     for text in &texts {
