@@ -2,11 +2,11 @@
 
 pub mod api_keys;
 pub mod audit;
+mod clamping;
 pub mod cookie;
 mod domain_name;
 pub mod identity_providers;
 pub mod organizations;
-mod repair;
 pub mod session;
 pub mod sso;
 pub mod users;

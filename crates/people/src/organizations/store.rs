@@ -20,7 +20,7 @@ use super::{
     ORGANIZATION_CREATED, ORGANIZATION_DELETED, ORGANIZATION_UPDATED, ORGANIZATIONS_MAX, Organization, OrganizationId,
     UpdatedOrganization, diff_organizations,
 };
-use crate::repair::clamp_records;
+use crate::clamping::clamp_records;
 
 kernel::columns! {
     /// Every column of an organization.

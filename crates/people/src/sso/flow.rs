@@ -22,7 +22,7 @@ use super::provider_client::{fetch_userinfo, loggable_word, redeem_code};
 use super::refusal::{RefusalMessage, RefusedSignOn, SignOnError, SignOnRefusal, VouchedPerson};
 use super::rules::{decode_query, encode_component, find_claim, parse_redirect, requested_scope, role_from_claims};
 use super::sealed_flow::{SignOnFlow, cookie_name};
-use super::store::{self, FinishedSignOn, ProviderConfig, ProviderConnection, VouchedSignOn};
+use super::store::{self, ProviderConfig, ProviderConnection, VouchedSignOn};
 use super::token::{ExpectedClaims, LEEWAY_MS, TokenFault, verify_token};
 use super::{CALLBACK_PATH, FLOW_MS, SSO_NOT_AVAILABLE, email_domain};
 use crate::users::{SignOn, fold_email};
@@ -232,10 +232,8 @@ async fn run_sign_on(
     let (who, domain) = read_claims(&provider, &claims).map_err(|refused| refused.with_person(&person))?;
     let id_token = Some(id_token).filter(|token| provider.sign_out_at_provider && token.len() <= ID_TOKEN_BYTES_MAX);
     let vouched = VouchedSignOn { who, domain, version: provider.config.version, id_token };
-    match store::finish_sign_on(db, vouched, app.settings.session_absolute_ms, &app.secrets).await? {
-        FinishedSignOn::SignedIn(token) => Ok(token),
-        FinishedSignOn::Refused(refusal) => Err(RefusedSignOn::from(refusal).with_person(&person).into()),
-    }
+    let finished = store::finish_sign_on(db, vouched, app.settings.session_absolute_ms, &app.secrets).await?;
+    finished.map_err(|refusal| RefusedSignOn::from(refusal).with_person(&person).into())
 }
 
 /// The longest ID token that is stored for signing out, where it is part of a URL. Keycloak accepts URLs of 4 KiB, and nginx

@@ -362,12 +362,6 @@ pub async fn find_sign_out_provider(db: &Db, id: ProviderId) -> Result<Option<Pr
     db.find(FIND_TO_SIGN_OUT, args![id]).await
 }
 
-/// The outcome of the transaction that finishes a sign-on.
-pub enum FinishedSignOn {
-    SignedIn(SignInToken),
-    Refused(SignOnRefusal),
-}
-
 /// A sign-on that the provider vouches for. Not `Debug`, because it has the ID token.
 pub struct VouchedSignOn {
     pub who: SignOn,
@@ -379,34 +373,33 @@ pub struct VouchedSignOn {
     pub id_token: Option<String>,
 }
 
-/// Finishes a sign-on: user, session and audit entry commit together.
+/// Finishes a sign-on: user, session and audit entry commit together. A refusal commits too, because it may have ended
+/// sessions.
 pub async fn finish_sign_on(
     db: &Db,
     vouched: VouchedSignOn,
     lifetime_ms: i64,
     secrets: &Secrets,
-) -> Result<FinishedSignOn> {
+) -> Result<Result<SignInToken, SignOnRefusal>> {
     let (VouchedSignOn { who, domain, version, id_token }, secrets) = (vouched, secrets.clone());
     db.write(async move |tx| {
         tx.tick().await?;
         let provider = who.provider;
         match tx.find::<i64>(ENABLED_VERSION, args![provider]).await? {
-            None => return Ok(FinishedSignOn::Refused(SignOnRefusal::ProviderDisabled)),
-            Some(now) if now != version => return Ok(FinishedSignOn::Refused(SignOnRefusal::ProviderChanged)),
+            None => return Ok(Err(SignOnRefusal::ProviderDisabled)),
+            Some(now) if now != version => return Ok(Err(SignOnRefusal::ProviderChanged)),
             Some(_) => {}
         }
         match find_domain_provider(tx, &domain).await? {
-            None => return Ok(FinishedSignOn::Refused(SignOnRefusal::ForeignDomain)),
-            Some(other) if other != provider => {
-                return Ok(FinishedSignOn::Refused(SignOnRefusal::DomainOfOtherProvider));
-            }
+            None => return Ok(Err(SignOnRefusal::ForeignDomain)),
+            Some(other) if other != provider => return Ok(Err(SignOnRefusal::DomainOfOtherProvider)),
             Some(_) => {}
         }
         let (user, ignored_email) = match sign_on(tx, who).await? {
             SignOnOutcome::SignedIn { user, ignored_email } => (user, ignored_email),
-            SignOnOutcome::Disabled => return Ok(FinishedSignOn::Refused(SignOnRefusal::UserDisabled)),
-            SignOnOutcome::OtherIdentity => return Ok(FinishedSignOn::Refused(SignOnRefusal::OtherIdentity)),
-            SignOnOutcome::NoRole => return Ok(FinishedSignOn::Refused(SignOnRefusal::NoRole)),
+            SignOnOutcome::Disabled => return Ok(Err(SignOnRefusal::UserDisabled)),
+            SignOnOutcome::OtherIdentity => return Ok(Err(SignOnRefusal::OtherIdentity)),
+            SignOnOutcome::NoRole => return Ok(Err(SignOnRefusal::NoRole)),
         };
         let mut entry = NewAuditEntry::new("sso.sign_in", "user", user.id);
         if ignored_email.is_some() {
@@ -418,7 +411,7 @@ pub async fn finish_sign_on(
         let provider = provider.to_string();
         let id_token = id_token.as_deref().map(|token| (token, &secrets));
         let provider_session = ProviderSession { provider: &provider, id_token };
-        start_session(tx, user.id, lifetime_ms, &provider_session).await.map(FinishedSignOn::SignedIn)
+        start_session(tx, user.id, lifetime_ms, &provider_session).await.map(Ok)
     })
     .await
 }

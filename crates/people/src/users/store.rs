@@ -16,8 +16,8 @@ use super::{
     ProviderIdentity, USER_CREATED, USER_DISABLED, USER_UPDATED, UpdatedUser, User, UserChanges, UserStatus,
     check_admin_left, check_grant, check_reach, check_self, diff_users, loses_admin,
 };
+use crate::clamping::clamp_records;
 use crate::identity_providers::ProviderId;
-use crate::repair::clamp_records;
 
 kernel::columns! {
     /// Every column of a user; identities are in another table.
