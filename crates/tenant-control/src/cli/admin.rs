@@ -74,8 +74,6 @@ pub enum TenantCommand {
 pub enum SlaCommand {
     /// Set the response and resolution times of tickets that get this priority from now on
     Set {
-        #[command(flatten)]
-        of: TenantArgs,
         /// low, medium, high or critical
         #[arg(long, value_parser = parse_word::<Priority>)]
         priority: Priority,
@@ -90,24 +88,20 @@ pub enum SlaCommand {
         #[arg(long, requires = "hours")]
         timezone: Option<String>,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
     /// List a tenant's service levels
     List {
         #[command(flatten)]
         of: TenantArgs,
-        #[command(flatten)]
-        common: CommonArgs,
     },
     /// Delete the service level of a priority; existing tickets keep theirs
     Delete {
-        #[command(flatten)]
-        of: TenantArgs,
         /// low, medium, high or critical
         #[arg(long, value_parser = parse_word::<Priority>)]
         priority: Priority,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
 }
 
@@ -137,21 +131,21 @@ pub async fn run(command: AdminCommand) -> Result<()> {
 
 async fn run_sla(command: SlaCommand) -> Result<()> {
     match command {
-        SlaCommand::Set { of, priority, first_response_minutes, resolution_minutes, hours, timezone, common } => {
-            let (_, _, db) = open_tenant(&common, &of).await?;
+        SlaCommand::Set { priority, first_response_minutes, resolution_minutes, hours, timezone, of } => {
+            let (_, _, db) = open_tenant(&of).await?;
             let policy = SlaPolicy { first_response_minutes, resolution_minutes, hours, timezone };
             let set = sla::store::set_policy(&db, PriorityPolicy { priority, policy }).await?;
-            common.output.print_value(&set, format_policy)
+            of.output().print_value(&set, format_policy)
         }
-        SlaCommand::List { of, common } => {
-            let (_, _, db) = open_tenant(&common, &of).await?;
+        SlaCommand::List { of } => {
+            let (_, _, db) = open_tenant(&of).await?;
             let all = sla::store::list_policies(&db).await?;
-            common.output.print_list(&all, format_policy)
+            of.output().print_list(&all, format_policy)
         }
-        SlaCommand::Delete { of, priority, common } => {
-            let (_, _, db) = open_tenant(&common, &of).await?;
+        SlaCommand::Delete { priority, of } => {
+            let (_, _, db) = open_tenant(&of).await?;
             sla::store::delete_policy(&db, priority).await?;
-            common.output.print_value(&json!({ "priority": priority }), |_| {
+            of.output().print_value(&json!({ "priority": priority }), |_| {
                 format!("The service level for {} was deleted.", priority.as_str())
             })
         }

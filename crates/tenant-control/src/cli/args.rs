@@ -18,35 +18,49 @@ pub struct CommonArgs {
     pub output: Output,
 }
 
-/// Whose records a command is about.
+/// Whose records a command is about, and where they are.
 #[derive(Args)]
 pub struct TenantArgs {
     /// The tenant's slug
     #[arg(long)]
     pub tenant: String,
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+impl TenantArgs {
+    pub fn output(&self) -> Output {
+        self.common.output
+    }
 }
 
 /// Whom a command is about.
 #[derive(Args)]
 pub struct UserArgs {
-    #[command(flatten)]
-    pub of: TenantArgs,
     /// The user's e-mail address
     #[arg(long)]
     pub email: String,
+    #[command(flatten)]
+    pub of: TenantArgs,
+}
+
+impl UserArgs {
+    pub fn output(&self) -> Output {
+        self.of.output()
+    }
 }
 
 /// The store, the tenant that a command is about, and the tenant's records.
-pub async fn open_tenant(common: &CommonArgs, of: &TenantArgs) -> Result<(Store, Tenant, Db)> {
-    let store = open_store(&common.store).await?;
+pub async fn open_tenant(of: &TenantArgs) -> Result<(Store, Tenant, Db)> {
+    let store = open_store(&of.common.store).await?;
     let tenant = get_tenant(&store, of).await?;
     let db = open_as_operator(&store, &tenant);
     Ok((store, tenant, db))
 }
 
 /// The store, and the user that a command is about, with their tenant.
-pub async fn open_user(common: &CommonArgs, user_args: &UserArgs) -> Result<(Store, Tenant, User)> {
-    let store = open_store(&common.store).await?;
+pub async fn open_user(user_args: &UserArgs) -> Result<(Store, Tenant, User)> {
+    let store = open_store(&user_args.of.common.store).await?;
     let (tenant, user) = get_user(&store, user_args).await?;
     Ok((store, tenant, user))
 }

@@ -87,8 +87,6 @@ pub enum ClockCommand {
     Repair {
         #[command(flatten)]
         of: TenantArgs,
-        #[command(flatten)]
-        common: CommonArgs,
     },
 }
 
@@ -99,10 +97,10 @@ pub async fn run(command: ClockCommand) -> Result<()> {
             let all = list_clocks(&store.system(Purpose::Cli)).await?;
             common.output.print_list(&all, format_clock)
         }
-        ClockCommand::Repair { of, common } => {
-            let (_, tenant, db) = open_tenant(&common, &of).await?;
+        ClockCommand::Repair { of } => {
+            let (_, tenant, db) = open_tenant(&of).await?;
             let repaired = repair_clock(&db).await.map_err(|error| interrupted_error(&error))?;
-            common.output.print_value(&ClockRepairReport { tenant: &tenant.slug, repaired }, format_report)
+            of.output().print_value(&ClockRepairReport { tenant: &tenant.slug, repaired }, format_report)
         }
     }
 }

@@ -11,14 +11,12 @@ use fleet::inventory::import::{self, ImportFormat};
 use fleet::inventory::merge::store::merge_duplicate;
 use kernel::base::{Error, Result, Word};
 
-use super::args::{CommonArgs, TenantArgs, open_tenant};
+use super::args::{TenantArgs, open_tenant};
 
 #[derive(Subcommand)]
 pub enum DeviceCommand {
     /// Make and change devices as a file says; a file with an error changes nothing
     Import {
-        #[command(flatten)]
-        of: TenantArgs,
         /// The file, or - for standard input
         #[arg(long)]
         file: PathBuf,
@@ -29,21 +27,17 @@ pub enum DeviceCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
     /// Take a device out of the inventory; if it reports again, it is a new one
     Delete {
-        #[command(flatten)]
-        of: TenantArgs,
         #[arg(long, value_parser = parse_id)]
         id: DeviceId,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
     /// Add tags to a device, and take others away
     Tag {
-        #[command(flatten)]
-        of: TenantArgs,
         #[arg(long, value_parser = parse_id)]
         id: DeviceId,
         /// A tag to add; can be given several times
@@ -53,12 +47,10 @@ pub enum DeviceCommand {
         #[arg(long, value_parser = parse_tag)]
         remove: Vec<String>,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
     /// Merge two records of the same machine; the duplicate is deleted
     Merge {
-        #[command(flatten)]
-        of: TenantArgs,
         /// The device that stays
         #[arg(long, value_parser = parse_id)]
         id: DeviceId,
@@ -66,7 +58,7 @@ pub enum DeviceCommand {
         #[arg(long, value_parser = parse_id)]
         duplicate: DeviceId,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
 }
 
@@ -80,7 +72,7 @@ fn parse_format(text: &str) -> Result<ImportFormat, String> {
 
 pub async fn run(command: DeviceCommand) -> Result<()> {
     match command {
-        DeviceCommand::Import { of, file, format, dry_run, common } => {
+        DeviceCommand::Import { file, format, dry_run, of } => {
             let by_name = file.extension().and_then(|extension| ImportFormat::parse(extension.to_str()?));
             let format = format.or(by_name).ok_or_else(|| Error::internal("say --format csv or --format ndjson"))?;
             let read = if file.to_str() == Some("-") {
@@ -90,9 +82,9 @@ pub async fn run(command: DeviceCommand) -> Result<()> {
                 let opened = opened.map_err(|error| Error::internal(format!("{}: {error}", file.display())))?;
                 import::read_import_file(format, std::io::BufReader::new(opened))?
             };
-            let (_, _, db) = open_tenant(&common, &of).await?;
+            let (_, _, db) = open_tenant(&of).await?;
             let imported = import_devices(&db, read, dry_run).await?;
-            common.output.print_value(&imported, format_import)?;
+            of.output().print_value(&imported, format_import)?;
             match (imported.errors.is_empty(), imported.nothing_written) {
                 (true, _) => Ok(()),
                 (false, true) => Err(Error::internal("nothing was imported: see the rows above")),
@@ -103,29 +95,28 @@ pub async fn run(command: DeviceCommand) -> Result<()> {
                 )),
             }
         }
-        DeviceCommand::Delete { of, id, common } => {
-            let (_, _, db) = open_tenant(&common, &of).await?;
+        DeviceCommand::Delete { id, of } => {
+            let (_, _, db) = open_tenant(&of).await?;
             let deleted =
                 db.write(async move |tx| devices::delete_device(tx, id, ChangeOrigin::Deliberate).await).await;
             let device = deleted.map_err(|error| unknown_device(id, error))?;
-            common.output.print_value(&device, |device| format!("Device {} was deleted.", device.id))
+            of.output().print_value(&device, |device| format!("Device {} was deleted.", device.id))
         }
-        DeviceCommand::Tag { of, id, add, remove, common } => {
-            let (_, _, db) = open_tenant(&common, &of).await?;
+        DeviceCommand::Tag { id, add, remove, of } => {
+            let (_, _, db) = open_tenant(&of).await?;
             let tagged = db.write(async move |tx| {
                 devices::edit_device(tx, id, |full| change_tags(&mut full.device.tags, &add, &remove)).await
             });
             let device = tagged.await.map_err(|error| unknown_device(id, error))?;
-            common.output.print_value(&device, |device: &Device| {
+            of.output().print_value(&device, |device: &Device| {
                 format!("Device {} has the tags {}.", device.id, device.tags.join(", "))
             })
         }
-        DeviceCommand::Merge { of, id, duplicate, common } => {
-            let (_, _, db) = open_tenant(&common, &of).await?;
+        DeviceCommand::Merge { id, duplicate, of } => {
+            let (_, _, db) = open_tenant(&of).await?;
             let merged = merge_duplicate(&db, id, duplicate).await;
             let device = merged.map_err(|error| Error::internal(error.detail()))?;
-            common
-                .output
+            of.output()
                 .print_value(&device, |device: &Device| format!("Device {duplicate} was merged into {}.", device.id))
         }
     }

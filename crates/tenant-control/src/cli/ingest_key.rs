@@ -9,7 +9,7 @@ use kernel::http::BaseUrl;
 use kernel::store::Db;
 use serde_json::json;
 
-use super::args::{CommonArgs, TenantArgs, open_tenant, unknown_record};
+use super::args::{TenantArgs, open_tenant, unknown_record};
 use super::organization::find_organization;
 use crate::config::LinkArgs;
 
@@ -17,67 +17,61 @@ use crate::config::LinkArgs;
 pub enum IngestKeyCommand {
     /// Make a key and print the address that is pasted into the agents' settings; the secret in it is not shown again
     Create {
-        #[command(flatten)]
-        of: TenantArgs,
         /// The slug of the one organization whose devices the key reaches [default: all of the tenant's]
         #[arg(long, value_name = "SLUG")]
         organization: Option<String>,
         #[command(flatten)]
         url: LinkArgs,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
     /// List the keys of a tenant, revoked ones included
     List {
         #[command(flatten)]
         of: TenantArgs,
-        #[command(flatten)]
-        common: CommonArgs,
     },
     /// Revoke a key; reports with it are refused from now on
     Revoke {
-        #[command(flatten)]
-        of: TenantArgs,
         /// The key's id, as `list` shows it
         #[arg(long)]
         id: String,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
 }
 
 pub async fn run(command: IngestKeyCommand) -> Result<()> {
     match command {
-        IngestKeyCommand::Create { of, organization, url, common } => {
-            let (store, tenant, db) = open_tenant(&common, &of).await?;
+        IngestKeyCommand::Create { organization, url, of } => {
+            let (store, tenant, db) = open_tenant(&of).await?;
             let organization = match organization {
                 Some(slug) => Some(find_organization(&db, &tenant, &slug).await?),
                 None => None,
             };
             let base_url = url.base_url(&store).await?;
             // The server's secrets: a hash with another pepper would never match.
-            let secrets = kernel::startup::load_secrets(&store, &common.store.secrets_source()).await?;
+            let secrets = kernel::startup::load_secrets(&store, &of.common.store.secrets_source()).await?;
             let made = ingest_keys::create_ingest_key(&db, organization.as_ref(), &secrets).await?;
             let id = made.record.id;
             let url = ingest_url(&base_url, &made.secret.with_id(id));
             let owner =
                 organization.map_or_else(|| tenant.slug.clone(), |one| format!("{} of {}", one.slug, tenant.slug));
-            common.output.print_value(&json!({ "id": id, "secret": made.secret.reveal(), "url": url }), |_| {
+            of.output().print_value(&json!({ "id": id, "secret": made.secret.reveal(), "url": url }), |_| {
                 format!(
                     "Ingest key {id} was made for {owner}. Its address, which is not shown again:\n{url}\n\
                      Paste it into the settings of agents as their server."
                 )
             })
         }
-        IngestKeyCommand::List { of, common } => {
-            let (_, _, db) = open_tenant(&common, &of).await?;
+        IngestKeyCommand::List { of } => {
+            let (_, _, db) = open_tenant(&of).await?;
             let all = ingest_keys::list_ingest_keys(&db).await?;
-            common.output.print_list(&all, format_key)
+            of.output().print_list(&all, format_key)
         }
-        IngestKeyCommand::Revoke { of, id, common } => {
-            let (_, tenant, db) = open_tenant(&common, &of).await?;
+        IngestKeyCommand::Revoke { id, of } => {
+            let (_, tenant, db) = open_tenant(&of).await?;
             let revoked = revoke_key(&db, &tenant, &id).await?;
-            common.output.print_value(&revoked, |key| format!("Ingest key {} is revoked.", key.id))
+            of.output().print_value(&revoked, |key| format!("Ingest key {} is revoked.", key.id))
         }
     }
 }

@@ -9,14 +9,12 @@ use people::organizations::input::{OrganizationInput, parse_slug};
 use people::organizations::{self, Organization, OrganizationUpdate};
 use serde_json::{Map, Value, json};
 
-use super::args::{CommonArgs, TenantArgs, open_tenant, unknown_record};
+use super::args::{TenantArgs, open_tenant, unknown_record};
 
 #[derive(Subcommand)]
 pub enum OrganizationCommand {
     /// Make an organization
     Create {
-        #[command(flatten)]
-        of: TenantArgs,
         /// Display name
         #[arg(long)]
         name: String,
@@ -30,19 +28,15 @@ pub enum OrganizationCommand {
         #[arg(long = "domain", value_name = "DOMAIN")]
         domains: Vec<String>,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
     /// List the organizations of a tenant, archived ones included
     List {
         #[command(flatten)]
         of: TenantArgs,
-        #[command(flatten)]
-        common: CommonArgs,
     },
     /// Change an organization; what is not named stays
     Update {
-        #[command(flatten)]
-        of: TenantArgs,
         /// Its current slug
         #[arg(long)]
         slug: String,
@@ -56,46 +50,43 @@ pub enum OrganizationCommand {
         #[arg(long)]
         archived: Option<bool>,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
     /// Delete an organization that nothing refers to, for good
     Delete {
-        #[command(flatten)]
-        of: TenantArgs,
         /// Its slug
         #[arg(long)]
         slug: String,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
 }
 
 pub async fn run(command: OrganizationCommand) -> Result<()> {
     match command {
-        OrganizationCommand::Create { of, name, slug, external_id, domains, common } => {
-            let (_, _, db) = open_tenant(&common, &of).await?;
+        OrganizationCommand::Create { name, slug, external_id, domains, of } => {
+            let (_, _, db) = open_tenant(&of).await?;
             let input = read_input(name, slug, external_id, domains)?;
             let made = organizations::create_organization(&db, input).await?;
-            common.output.print_value(&made, |made| format!("Organization {} ({}) was made.", made.slug, made.id))
+            of.output().print_value(&made, |made| format!("Organization {} ({}) was made.", made.slug, made.id))
         }
-        OrganizationCommand::List { of, common } => {
-            let (_, _, db) = open_tenant(&common, &of).await?;
+        OrganizationCommand::List { of } => {
+            let (_, _, db) = open_tenant(&of).await?;
             let all = organizations::list_organizations(&db).await?;
-            common.output.print_list(&all, format_organization)
+            of.output().print_list(&all, format_organization)
         }
-        OrganizationCommand::Update { of, slug, name, new_slug, archived, common } => {
-            let (_, tenant, db) = open_tenant(&common, &of).await?;
+        OrganizationCommand::Update { slug, name, new_slug, archived, of } => {
+            let (_, tenant, db) = open_tenant(&of).await?;
             let update = read_update(name.as_deref(), new_slug.as_deref(), archived)?;
             let id = find_organization(&db, &tenant, &slug).await?.id;
             let changed = organizations::update_organization(&db, id, update).await?;
-            common.output.print_value(&changed, format_organization)
+            of.output().print_value(&changed, format_organization)
         }
-        OrganizationCommand::Delete { of, slug, common } => {
-            let (_, tenant, db) = open_tenant(&common, &of).await?;
+        OrganizationCommand::Delete { slug, of } => {
+            let (_, tenant, db) = open_tenant(&of).await?;
             let id = find_organization(&db, &tenant, &slug).await?.id;
             organizations::delete_organization(&db, id).await?;
-            common
-                .output
+            of.output()
                 .print_value(&json!({ "id": id, "slug": slug }), |_| format!("Organization {slug} ({id}) is gone."))
         }
     }

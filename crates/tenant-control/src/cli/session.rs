@@ -9,15 +9,13 @@ use kernel::base::{Error, Result, SessionId};
 use people::users::UserStatus;
 use serde_json::json;
 
-use super::args::{CommonArgs, TenantArgs, UserArgs, get_user, open_tenant, open_user, unknown_record};
+use super::args::{TenantArgs, UserArgs, get_user, open_tenant, open_user, unknown_record};
 use crate::config::{LinkArgs, SessionArgs};
 
 #[derive(Subcommand)]
 pub enum SessionCommand {
     /// Make a session cookie for the command line, or with --link a one-time sign-in link for a browser
     Create {
-        #[command(flatten)]
-        user: UserArgs,
         /// A link that signs a browser in, once, within 15 minutes
         #[arg(long)]
         link: bool,
@@ -26,26 +24,22 @@ pub enum SessionCommand {
         #[command(flatten)]
         session: SessionArgs,
         #[command(flatten)]
-        common: CommonArgs,
+        whom: UserArgs,
     },
     /// List the sessions of a tenant that have not come to their end
     List {
-        #[command(flatten)]
-        of: TenantArgs,
         /// Only those of the user with this e-mail address
         #[arg(long)]
         email: Option<String>,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
     /// End a session, or all of a user; every server knows within a second
     Revoke {
         #[command(flatten)]
-        of: TenantArgs,
-        #[command(flatten)]
         which: SessionSelector,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
 }
 
@@ -63,48 +57,40 @@ pub struct SessionSelector {
 
 pub async fn run(command: SessionCommand) -> Result<()> {
     match command {
-        SessionCommand::Create { user, link, url, session, common } => {
-            run_create(&user, link, &url, session, &common).await
-        }
-        SessionCommand::List { of, email, common } => {
-            let (store, _, db) = open_tenant(&common, &of).await?;
+        SessionCommand::Create { link, url, session, whom } => run_create(&whom, link, &url, session).await,
+        SessionCommand::List { email, of } => {
+            let (output, (store, _, db)) = (of.output(), open_tenant(&of).await?);
             let mut all = list_sessions(&db).await?;
             if let Some(email) = email {
                 let (_, user) = get_user(&store, &UserArgs { of, email }).await?;
                 all.retain(|session| session.email == user.email);
             }
             all.sort_by_key(|session| session.created_at);
-            common.output.print_list(&all, format_session)
+            output.print_list(&all, format_session)
         }
-        SessionCommand::Revoke { of, which: SessionSelector { id: Some(id), .. }, common } => {
-            let (_, tenant, db) = open_tenant(&common, &of).await?;
+        SessionCommand::Revoke { which: SessionSelector { id: Some(id), .. }, of } => {
+            let (_, tenant, db) = open_tenant(&of).await?;
             let missing = || unknown_record(&tenant, "session", &id);
             // A malformed id is reported like the id of another tenant's session: as unknown.
             let session: SessionId = id.parse().map_err(|_| missing())?;
             if !revoke_session(&db, session).await? {
                 return Err(missing());
             }
-            common.output.print_value(&json!({ "revoked": 1 }), |_| format!("Session {session} has ended."))
+            of.output().print_value(&json!({ "revoked": 1 }), |_| format!("Session {session} has ended."))
         }
-        SessionCommand::Revoke { of, which: SessionSelector { email, .. }, common } => {
-            let user_args = UserArgs { of, email: email.unwrap_or_default() };
-            let (store, tenant, user) = open_user(&common, &user_args).await?;
+        SessionCommand::Revoke { which: SessionSelector { email, .. }, of } => {
+            let whom = UserArgs { of, email: email.unwrap_or_default() };
+            let (store, tenant, user) = open_user(&whom).await?;
             let revoked = revoke_user_sessions(&open_as_operator(&store, &tenant), user.id).await?;
-            common.output.print_value(&json!({ "revoked": revoked }), |_| {
+            whom.output().print_value(&json!({ "revoked": revoked }), |_| {
                 format!("All sessions of {} have ended: {revoked}.", user.email)
             })
         }
     }
 }
 
-async fn run_create(
-    user: &UserArgs,
-    link: bool,
-    url: &LinkArgs,
-    session: SessionArgs,
-    common: &CommonArgs,
-) -> Result<()> {
-    let (store, tenant, user) = open_user(common, user).await?;
+async fn run_create(whom: &UserArgs, link: bool, url: &LinkArgs, session: SessionArgs) -> Result<()> {
+    let (store, tenant, user) = open_user(whom).await?;
     if user.status == UserStatus::Disabled {
         return Err(Error::internal(format!(
             "{} is disabled; `tenant-control admin user update --tenant {} --email {} --status active` enables them again",
@@ -116,14 +102,14 @@ async fn run_create(
         let token = create_signin_link(&store, tenant.id, user.id).await?;
         let url = format!("{}/signin?token={}", base_url.as_str(), token.expose_secret());
         let expires_at = store.env().now().plus_ms(SIGNIN_LINK_MS);
-        return common.output.print_value(&json!({ "url": url, "expires_at": expires_at }), |_| {
+        return whom.output().print_value(&json!({ "url": url, "expires_at": expires_at }), |_| {
             format!("{url}\nGood once, until {expires_at}.")
         });
     }
     let (token, ends_at) = create_session(&store, tenant.id, user.id, session.max_ms()).await?;
     let cookie = format!("{}={}", base_url.cookie_name(), token.expose_secret());
     let expires_at = ends_at.min(store.env().now().plus_ms(session.idle_ms()));
-    common.output.print_value(&json!({ "cookie": cookie, "expires_at": expires_at }), |_| {
+    whom.output().print_value(&json!({ "cookie": cookie, "expires_at": expires_at }), |_| {
         format!("Cookie: {cookie}\nUntil {expires_at} if unused.")
     })
 }

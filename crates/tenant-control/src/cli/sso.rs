@@ -17,7 +17,7 @@ use people::sso::{
 };
 use serde::Serialize;
 
-use super::args::{CommonArgs, TenantArgs, open_tenant};
+use super::args::{TenantArgs, open_tenant};
 use crate::config::{LinkArgs, OutboundArgs};
 
 #[derive(Subcommand)]
@@ -29,28 +29,22 @@ pub enum SsoCommand {
     Update(Box<SsoUpdateArgs>),
     /// List the providers of a tenant, disabled ones included
     List {
-        #[command(flatten)]
-        of: TenantArgs,
         /// Only this one
         #[arg(long, value_parser = parse_id)]
         id: Option<ProviderId>,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
     /// Disable a provider: nobody can sign on there any more; sessions stay
     Disable {
-        #[command(flatten)]
-        of: TenantArgs,
         /// The provider's id, as `list` shows it [default: the only one that is enabled]
         #[arg(long, value_parser = parse_id)]
         id: Option<ProviderId>,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
     /// Replace the client secret of a provider; sessions and identities stay
     SetSecret {
-        #[command(flatten)]
-        of: TenantArgs,
         /// The provider's id, as `list` shows it [default: the only one that is enabled]
         #[arg(long, value_parser = parse_id)]
         id: Option<ProviderId>,
@@ -58,21 +52,17 @@ pub enum SsoCommand {
         #[arg(long, value_name = "PATH")]
         client_secret_file: PathBuf,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
     /// Give a domain up, so that another tenant can verify it; its people cannot sign on any more
     ReleaseDomain {
-        #[command(flatten)]
-        of: TenantArgs,
         #[arg(long, value_parser = parse_domain)]
         domain: String,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
     /// Verify by DNS that a domain is the tenant's; then its users can sign on
     VerifyDomain {
-        #[command(flatten)]
-        of: TenantArgs,
         #[arg(long, value_parser = parse_domain)]
         domain: String,
         /// Skip the DNS lookup: you vouch for the domain
@@ -82,14 +72,12 @@ pub enum SsoCommand {
         #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "operator_word")]
         dns_server: Option<SocketAddr>,
         #[command(flatten)]
-        common: CommonArgs,
+        of: TenantArgs,
     },
 }
 
 #[derive(clap::Args)]
 pub struct SsoAddArgs {
-    #[command(flatten)]
-    of: TenantArgs,
     /// Display name
     #[arg(long)]
     name: String,
@@ -126,13 +114,11 @@ pub struct SsoAddArgs {
     #[command(flatten)]
     outbound: OutboundArgs,
     #[command(flatten)]
-    common: CommonArgs,
+    of: TenantArgs,
 }
 
 #[derive(clap::Args)]
 pub struct SsoUpdateArgs {
-    #[command(flatten)]
-    of: TenantArgs,
     /// The provider's id, as `list` shows it
     #[arg(long, value_parser = parse_id)]
     id: ProviderId,
@@ -175,7 +161,7 @@ pub struct SsoUpdateArgs {
     #[command(flatten)]
     url: LinkArgs,
     #[command(flatten)]
-    common: CommonArgs,
+    of: TenantArgs,
 }
 
 pub fn parse_id(text: &str) -> Result<ProviderId, String> {
@@ -198,38 +184,36 @@ pub async fn run(command: SsoCommand) -> Result<()> {
     match command {
         SsoCommand::Add(args) => add_provider(*args).await,
         SsoCommand::Update(args) => update_provider(*args).await,
-        SsoCommand::List { of, id, common } => {
-            let (_, _, db) = open_tenant(&common, &of).await?;
+        SsoCommand::List { id, of } => {
+            let (_, _, db) = open_tenant(&of).await?;
             let mut all = sso::list_providers(&db).await?;
             all.retain(|provider| id.is_none_or(|id| provider.id == id));
-            common.output.print_list(&all, format_provider)
+            of.output().print_list(&all, format_provider)
         }
-        SsoCommand::Disable { of, id, common } => {
-            let (_, tenant, db) = open_tenant(&common, &of).await?;
+        SsoCommand::Disable { id, of } => {
+            let (_, tenant, db) = open_tenant(&of).await?;
             let id = get_or_only_enabled(&db, &tenant, id).await?;
             let disabled =
                 sso::disable_provider(&db, id).await.map_err(|error| unknown_provider(error, &tenant, id))?;
-            common.output.print_value(&disabled, |one| format!("Provider {} ({}) was disabled.", one.name, one.id))
+            of.output().print_value(&disabled, |one| format!("Provider {} ({}) was disabled.", one.name, one.id))
         }
-        SsoCommand::SetSecret { of, id, client_secret_file, common } => {
+        SsoCommand::SetSecret { id, client_secret_file, of } => {
             let secret = read_secret(&client_secret_file)?;
-            let (store, tenant, db) = open_tenant(&common, &of).await?;
+            let (store, tenant, db) = open_tenant(&of).await?;
             let id = get_or_only_enabled(&db, &tenant, id).await?;
-            let secrets = kernel::startup::load_secrets(&store, &common.store.secrets_source()).await?;
+            let secrets = kernel::startup::load_secrets(&store, &of.common.store.secrets_source()).await?;
             let change = ProviderChange { client_secret: Some((secret, secrets)), ..ProviderChange::default() };
             let set =
                 sso::update_provider(&db, id, change).await.map_err(|error| unknown_provider(error, &tenant, id))?;
-            common
-                .output
-                .print_value(&set, |one| format!("The client secret of {} ({}) was replaced.", one.name, one.id))
+            of.output().print_value(&set, |one| format!("The client secret of {} ({}) was replaced.", one.name, one.id))
         }
-        SsoCommand::ReleaseDomain { of, domain, common } => {
-            let (_, _, db) = open_tenant(&common, &of).await?;
+        SsoCommand::ReleaseDomain { domain, of } => {
+            let (_, _, db) = open_tenant(&of).await?;
             let released = sso::release_domain(&db, &domain).await?;
-            common.output.print_value(&released, |one| format!("{} was released.", one.domain))
+            of.output().print_value(&released, |one| format!("{} was released.", one.domain))
         }
-        SsoCommand::VerifyDomain { of, domain, operator_word, dns_server, common } => {
-            let (store, tenant, db) = open_tenant(&common, &of).await?;
+        SsoCommand::VerifyDomain { domain, operator_word, dns_server, of } => {
+            let (store, tenant, db) = open_tenant(&of).await?;
             let domain_record = sso::find_domain(&db, &domain).await?;
             let domain_record = domain_record.ok_or_else(|| {
                 let slug = &tenant.slug;
@@ -241,19 +225,19 @@ pub async fn run(command: SsoCommand) -> Result<()> {
                 check_txt_record(&store, &domain_record, dns_server).await?;
             }
             let verified = sso::verify_domain(&db, &domain).await?;
-            common.output.print_value(&verified, |one| format!("The people of {} can sign on now.", one.domain))
+            of.output().print_value(&verified, |one| format!("The people of {} can sign on now.", one.domain))
         }
     }
 }
 
 async fn add_provider(args: SsoAddArgs) -> Result<()> {
-    let SsoAddArgs { of, name, issuer, client_id, client_secret_file, domain, .. } = args;
+    let SsoAddArgs { name, issuer, client_id, client_secret_file, domain, .. } = args;
     let client_secret = read_secret(&client_secret_file)?;
-    let (store, tenant, db) = open_tenant(&args.common, &of).await?;
+    let (store, tenant, db) = open_tenant(&args.of).await?;
     let needs_leave = check_issuer(&issuer, &args.outbound, &tenant).await?;
     let base_url = args.url.base_url(&store).await?;
     // The server's secrets: a client secret sealed with others could never be opened.
-    let secrets = kernel::startup::load_secrets(&store, &args.common.store.secrets_source()).await?;
+    let secrets = kernel::startup::load_secrets(&store, &args.of.common.store.secrets_source()).await?;
     let new = NewProvider {
         name,
         issuer,
@@ -270,7 +254,7 @@ async fn add_provider(args: SsoAddArgs) -> Result<()> {
     let redirect_uri = format!("{}{CALLBACK_PATH}", base_url.as_str());
     let post_logout_redirect_uri = signed_out_uri(&made, &base_url);
     let added = AddedProvider { provider: made, redirect_uri, post_logout_redirect_uri, needs_leave };
-    args.common.output.print_value(&added, |added| format_instructions(added, &tenant))
+    args.of.output().print_value(&added, |added| format_instructions(added, &tenant))
 }
 
 /// The URI to which the provider redirects after a sign-out, if users are sent there to sign out.
@@ -281,11 +265,11 @@ fn signed_out_uri(provider: &Provider, base_url: &BaseUrl) -> Option<String> {
 async fn update_provider(args: SsoUpdateArgs) -> Result<()> {
     let id = args.id;
     let client_secret = args.client_secret_file.as_deref().map(read_secret).transpose()?;
-    let (store, tenant, db) = open_tenant(&args.common, &args.of).await?;
+    let (store, tenant, db) = open_tenant(&args.of).await?;
     let base_url = args.url.base_url(&store).await?;
     let client_secret = match client_secret {
         Some(secret) => {
-            Some((secret, kernel::startup::load_secrets(&store, &args.common.store.secrets_source()).await?))
+            Some((secret, kernel::startup::load_secrets(&store, &args.of.common.store.secrets_source()).await?))
         }
         None => None,
     };
@@ -306,7 +290,7 @@ async fn update_provider(args: SsoUpdateArgs) -> Result<()> {
     let updated = updated.map_err(|error| unknown_provider(error, &tenant, id))?;
     let wants_sign_out = args.sign_out_at_provider == Some(true);
     let post_logout_redirect_uri = signed_out_uri(&updated, &base_url).filter(|_| wants_sign_out);
-    args.common.output.print_value(&UpdatedProvider { provider: updated, post_logout_redirect_uri }, |updated| {
+    args.of.output().print_value(&UpdatedProvider { provider: updated, post_logout_redirect_uri }, |updated| {
         let logout = updated.post_logout_redirect_uri.as_deref().map(logout_line);
         [format_provider(&updated.provider)].into_iter().chain(logout).collect::<Vec<_>>().join("\n")
     })

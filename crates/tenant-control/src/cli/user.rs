@@ -6,15 +6,13 @@ use kernel::base::Result;
 use people::sso::ProviderId;
 use people::users::{NewUser, User, UserStatus, UserUpdate, create_user, list_users, unlink_user, update_user};
 
-use super::args::{CommonArgs, TenantArgs, UserArgs, open_tenant, open_user, parse_word};
+use super::args::{TenantArgs, UserArgs, open_tenant, open_user, parse_word};
 use super::sso;
 
 #[derive(Subcommand)]
 pub enum UserCommand {
     /// Make a user
     Create {
-        #[command(flatten)]
-        user: UserArgs,
         /// What the user may do: admin, technician or viewer
         #[arg(long, value_parser = parse_role)]
         role: Role,
@@ -25,12 +23,10 @@ pub enum UserCommand {
         #[arg(long)]
         platform_operator: bool,
         #[command(flatten)]
-        common: CommonArgs,
+        whom: UserArgs,
     },
     /// Change a user; in force at once, also in open sessions. A tenant keeps one active admin
     Update {
-        #[command(flatten)]
-        user: UserArgs,
         /// admin, technician or viewer
         #[arg(long, value_parser = parse_role)]
         role: Option<Role>,
@@ -44,31 +40,25 @@ pub enum UserCommand {
         #[arg(long, value_parser = parse_word::<UserStatus>)]
         status: Option<UserStatus>,
         #[command(flatten)]
-        common: CommonArgs,
+        whom: UserArgs,
     },
     /// Disable a user and end all their sessions; keys they made stay until revoked, and the address stays taken
     Delete {
         #[command(flatten)]
-        user: UserArgs,
-        #[command(flatten)]
-        common: CommonArgs,
+        whom: UserArgs,
     },
     /// Unlink a user from their providers and end all their sessions; the next sign-on with their verified address links them again
     Unlink {
-        #[command(flatten)]
-        user: UserArgs,
         /// The provider's id, as `admin sso list` shows it [default: every provider]
         #[arg(long, value_parser = sso::parse_id)]
         provider: Option<ProviderId>,
         #[command(flatten)]
-        common: CommonArgs,
+        whom: UserArgs,
     },
     /// List the users of a tenant, the disabled among them
     List {
         #[command(flatten)]
         of: TenantArgs,
-        #[command(flatten)]
-        common: CommonArgs,
     },
 }
 
@@ -78,39 +68,39 @@ fn parse_role(text: &str) -> Result<Role, String> {
 
 pub async fn run(command: UserCommand) -> Result<()> {
     match command {
-        UserCommand::Create { user, role, name, platform_operator, common } => {
-            let (store, tenant, _) = open_tenant(&common, &user.of).await?;
-            let user =
-                create_user(&store, &tenant, NewUser { email: user.email, name, role, platform_operator }).await?;
-            common.output.print_value(&user, |user| format!("User {} ({}) was made.", user.email, user.id))
+        UserCommand::Create { role, name, platform_operator, whom } => {
+            let (store, tenant, _) = open_tenant(&whom.of).await?;
+            let new = NewUser { email: whom.email.clone(), name, role, platform_operator };
+            let user = create_user(&store, &tenant, new).await?;
+            whom.output().print_value(&user, |user| format!("User {} ({}) was made.", user.email, user.id))
         }
-        UserCommand::Update { user, role, platform_operator, name, status, common } => {
-            let (store, tenant, user) = open_user(&common, &user).await?;
+        UserCommand::Update { role, platform_operator, name, status, whom } => {
+            let (store, tenant, user) = open_user(&whom).await?;
             let change = UserUpdate { name, role, platform_operator, status };
             let user = update_user(&store, &tenant, user.id, change).await?;
-            common.output.print_value(&user, |user| {
+            whom.output().print_value(&user, |user| {
                 format!("User {} is {}{}.", user.email, user.role.as_str(), status_suffix(user))
             })
         }
-        UserCommand::Delete { user, common } => {
-            let (store, tenant, user) = open_user(&common, &user).await?;
+        UserCommand::Delete { whom } => {
+            let (store, tenant, user) = open_user(&whom).await?;
             let change = UserUpdate { status: Some(UserStatus::Disabled), ..UserUpdate::default() };
             let user = update_user(&store, &tenant, user.id, change).await?;
-            common.output.print_value(&user, |user| format!("User {} is disabled.", user.email))
+            whom.output().print_value(&user, |user| format!("User {} is disabled.", user.email))
         }
-        UserCommand::Unlink { user, provider, common } => {
-            let (store, tenant, user) = open_user(&common, &user).await?;
+        UserCommand::Unlink { provider, whom } => {
+            let (store, tenant, user) = open_user(&whom).await?;
             match unlink_user(&store, &tenant, user.id, provider).await? {
-                Some(user) => common.output.print_value(&user, format_unlinked),
-                None => common.output.print_value(&user, |user| format!("User {} has nothing to unlink.", user.email)),
+                Some(user) => whom.output().print_value(&user, format_unlinked),
+                None => whom.output().print_value(&user, |user| format!("User {} has nothing to unlink.", user.email)),
             }
         }
-        UserCommand::List { of, common } => {
-            let (store, tenant, _) = open_tenant(&common, &of).await?;
+        UserCommand::List { of } => {
+            let (store, tenant, _) = open_tenant(&of).await?;
             let users = list_users(&store, &tenant).await?;
             let line =
                 |user: &User| format!("{}  {}{}  {}", user.id, user.role.as_str(), status_suffix(user), user.email);
-            common.output.print_list(&users, line)
+            of.output().print_list(&users, line)
         }
     }
 }
