@@ -62,7 +62,7 @@ pub async fn run(command: SessionCommand) -> Result<()> {
             let (output, (store, _, db)) = (of.output(), open_tenant(&of).await?);
             let mut all = list_sessions(&db).await?;
             if let Some(email) = email {
-                let (_, user) = get_user(&store, &UserArgs { of, email }).await?;
+                let (_, user) = get_user(&store, &UserArgs { email, of }).await?;
                 all.retain(|session| session.email == user.email);
             }
             all.sort_by_key(|session| session.created_at);
@@ -79,7 +79,7 @@ pub async fn run(command: SessionCommand) -> Result<()> {
             of.output().print_value(&json!({ "revoked": 1 }), |_| format!("Session {session} has ended."))
         }
         SessionCommand::Revoke { which: SessionSelector { email, .. }, of } => {
-            let whom = UserArgs { of, email: email.unwrap_or_default() };
+            let whom = UserArgs { email: email.unwrap_or_default(), of };
             let (store, tenant, user) = open_user(&whom).await?;
             let revoked = revoke_user_sessions(&open_as_operator(&store, &tenant), user.id).await?;
             whom.output().print_value(&json!({ "revoked": revoked }), |_| {
