@@ -126,15 +126,15 @@ pub async fn create(tx: &mut Tx, new: &New, told: &str, by: &By<'_>) -> Result<M
     let number: i64 = tx.get_one(NEXT_NUMBER, args![]).await?;
     let id = TicketId::new_numbered(tx.env(), tick.at, number).to_string();
     let made = Made { id, number, tick };
-    tx.enqueue(INSERT, made.row(new, by).into_vec()).await?;
+    tx.defer_exec(INSERT, made.row(new, by).into_vec()).await?;
     let mut slots: Vec<Value> = vec![number.into()];
     slots.extend(new.terms().iter().map(|term| Value::from(term.as_str())));
     slots.resize(1 + TERMS, Value::Null);
-    tx.enqueue(INSERT_TERMS, slots).await?;
+    tx.defer_exec(INSERT_TERMS, slots).await?;
     let size = CHANGES.len() as i64;
     tx.exec(INSERT_CHANGE, args![number, 1_i64, tick.at, by.kind, by.id, by.name, size, CHANGES]).await?;
     let entry = AuditId::new(tx.env());
-    tx.enqueue(audit::INSERT, by.entry(entry, tick.at, "ticket.create", &made.id)).await?;
+    tx.defer_exec(audit::INSERT, by.entry(entry, tick.at, "ticket.create", &made.id)).await?;
     tell(tx, "ticket.created", &made.id, told, by.depth).await?;
     Ok(made)
 }

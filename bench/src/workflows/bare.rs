@@ -98,14 +98,14 @@ async fn note(tx: &mut Tx, texts: &Texts, run: &StoredRun, made: Made) -> Result
         size_bytes: Value::Int(texts.comment.len() as i64),
         body: texts.comment.as_str().into(),
     };
-    tx.enqueue(INSERT_COMMENT, row.into_vec()).await?;
+    tx.defer_exec(INSERT_COMMENT, row.into_vec()).await?;
     let (ticket, by) = (made.id.clone(), by(run, &id, &workflow));
     let mut row = made.row(&texts.new, &by);
     (row.comment_count, row.version) = (1_i64.into(), 2_i64.into());
     (row.updated_at, row.sequence) = (at.into(), sequence.into());
-    tx.enqueue(UPDATE, row.into_vec()).await?;
+    tx.defer_exec(UPDATE, row.into_vec()).await?;
     let entry = AuditId::new(tx.env());
-    tx.enqueue(audit::INSERT, by.entry(entry, at, "ticket.comment", &ticket)).await?;
+    tx.defer_exec(audit::INSERT, by.entry(entry, at, "ticket.comment", &ticket)).await?;
     tell(tx, "ticket.commented", &ticket, texts.event("ticket.commented"), run.run.depth).await?;
     end(tx, texts, &id, STEPS[1], at).await?;
     begin(tx, &id, STEPS[2], at).await

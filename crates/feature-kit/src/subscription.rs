@@ -4,6 +4,7 @@ use kernel::auth::Rights;
 use kernel::base::Result;
 use kernel::events::family_of;
 use kernel::http::BodyField;
+use kernel::store::{NewEvent, Value};
 use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, Type};
 
 use crate::custom_event::CUSTOM_KIND_BYTES_MAX;
@@ -25,6 +26,16 @@ pub fn is_for_one_endpoint(kind: &str) -> bool {
 pub fn matching_patterns(kind: &str) -> [String; 3] {
     let everything = if is_for_one_endpoint(kind) { kind } else { EVERYTHING };
     [kind.to_owned(), format!("{}.*", family_of(kind)), everything.to_owned()]
+}
+
+/// The three patterns of an event, as its followers bind them.
+pub fn pattern_values(event: &NewEvent<'_>) -> Vec<Value> {
+    matching_patterns(event.kind).map(Into::into).into()
+}
+
+/// The sequence of an event and its three patterns.
+pub fn wake_values(event: &NewEvent<'_>) -> Vec<Value> {
+    [event.sequence.into()].into_iter().chain(pattern_values(event)).collect()
 }
 
 /// The schema of `events` of an endpoint and of `types` of a workflow.

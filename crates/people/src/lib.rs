@@ -2,7 +2,6 @@
 
 pub mod api_keys;
 pub mod audit;
-mod clamping;
 pub mod cookie;
 mod domain_name;
 pub mod identity_providers;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernel::base::{Error, RandomSource, Result, Word};
+use kernel::base::{Error, RandomSource, Result, Word, run_blocking};
 use kernel::store::Db;
 use kernel::store::changes::{self, ChangePosition};
 
@@ -12,7 +12,7 @@ use super::documents::{self, DocumentKind, SearchDocument};
 use super::index::ServingIndex;
 use super::index::writer::{self, DocumentWriter, OpenIndex};
 use super::index_folder::IndexFolder;
-use super::service::{SearchService, run_blocking};
+use super::service::SearchService;
 use super::updater::{COMMIT_EVERY, IndexUpdater, SAVE_EVERY, UpdateError, close_updater, to_gauge_value};
 
 /// The most records that are read at a time.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use kernel::base::{Error, Result};
+use kernel::base::{Error, Result, run_blocking};
 use kernel::store::{Db, TenantLimiter};
 
 use super::index::{IndexQuery, SearchResults, ServingIndex};
@@ -113,9 +113,4 @@ impl SearchService {
     fn set(&self, state: IndexState) {
         *self.0.state.write().unwrap_or_else(PoisonError::into_inner) = state;
     }
-}
-
-/// Runs a job on a blocking thread, off the threads that serve requests.
-pub(super) async fn run_blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(job).await.map_err(Error::internal)?
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernel::base::{Error, HOUR_MS, Result};
+use kernel::base::{Error, HOUR_MS, Result, run_blocking};
 use kernel::jobs::ServerNode;
 use kernel::store::changes;
 use kernel::store::{Db, Purpose};
@@ -16,7 +16,7 @@ use super::builder::IndexBuilder;
 use super::index::ServingIndex;
 use super::index::writer;
 use super::index_folder::IndexFolder;
-use super::service::{SearchService, run_blocking};
+use super::service::SearchService;
 use super::updater::{AppliedChanges, COMMIT_EVERY, IndexUpdater, UpdateError, close_updater, matches_store};
 
 /// How often an empty feed is polled.

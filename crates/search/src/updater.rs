@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernel::base::{Error, Result, TenantId, Word};
+use kernel::base::{Error, Result, TenantId, Word, run_blocking};
 use kernel::store::Db;
 use kernel::store::changes::{self, ChangePosition, ChangedRecord};
 
@@ -12,7 +12,6 @@ use super::documents::{self, DocumentKind, SearchDocument};
 use super::index::ServingIndex;
 use super::index::writer::DocumentWriter;
 use super::index_folder::IndexFolder;
-use super::service::run_blocking;
 
 /// The most changes in one commit.
 const CHANGES_MAX: i64 = 5_000;

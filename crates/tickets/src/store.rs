@@ -11,12 +11,12 @@ use kernel::base::{ActorKind, Error, Result, Timestamp, Word};
 use kernel::events;
 use kernel::http::{IfMatch, PageBytes, PatchField};
 use kernel::store::references::{self, RecordReference};
-use kernel::store::{Db, FromRow, PendingRows, Tick, Tx, Value};
+use kernel::store::{Db, FromRow, PendingRows, Tick, Tx, Value, to_json};
 
 use super::find::index_terms;
 use super::input::{NewComment, NewTicket, TicketFields, TicketPatch};
 use super::sla::{self, SlaClock, SlaPolicy};
-use super::stored::{CommentColumns, StoredTicket, TicketChangeColumns, TicketColumns, to_json};
+use super::stored::{CommentColumns, StoredTicket, TicketChangeColumns, TicketColumns};
 use super::{
     CommentId, CommentedTicket, Priority, SlaState, Source, TICKET_COMMENTED, TICKET_CREATED, TICKET_UPDATED, Ticket,
     TicketChange, TicketChanges, TicketComment, TicketDetail, TicketId, TicketStatus, TicketType, UpdatedTicket,
@@ -58,9 +58,6 @@ kernel::statements! {
 /// How many comments, and how many changes, are shown with a ticket; and the bytes of each list.
 const SHOWN_MAX: i64 = 1_000;
 const SHOWN_BYTES_MAX: i64 = 4_000_000;
-
-/// Longer values are left out of the audit trail.
-const AUDITED_BYTES_MAX: usize = 1_000;
 
 pub async fn get_ticket(db: &Db, id: TicketId) -> Result<TicketDetail> {
     let stored: StoredTicket = db.get_one(GET, args![id]).await?;
@@ -138,12 +135,12 @@ pub async fn prepare_creation<'a>(
     new: NewTicket,
     references: &'a [RecordReference],
 ) -> Result<PendingTicketCreation<'a>> {
-    tx.send_tick().await?;
+    tx.defer_tick().await?;
     let NewTicket(fields) = new;
     let priority = fields.priority.unwrap_or(Priority::Medium);
     let references = references::send_lookup(tx, &registry().referable, references).await?;
     let policy = sla::store::send_policy_query(tx, priority).await?;
-    let number = tx.send_query(NEXT_NUMBER, Vec::new()).await?;
+    let number = tx.defer_query(NEXT_NUMBER, Vec::new()).await?;
     Ok(PendingTicketCreation { fields, priority, references, policy, number })
 }
 
@@ -193,7 +190,7 @@ pub async fn create_ticket(tx: &mut Tx, _: &Rights, creation: PendingTicketCreat
     apply_fields(&mut stored.ticket, fields)?;
     stored.sync_sla_fields();
     check_external_id(tx, None, &stored.ticket).await?;
-    tx.enqueue(INSERT, stored.to_row_values()?).await?;
+    tx.defer_exec(INSERT, stored.to_row_values()?).await?;
     tx.record_change("ticket", stored.ticket.id).await?;
     write_terms(tx, INSERT_TERMS, number, &index_terms(&stored.ticket).iter().collect::<Vec<_>>()).await?;
     let first_status = FieldChange { from: serde_json::Value::Null, to: TicketStatus::New.as_str().into() };
@@ -216,9 +213,9 @@ pub async fn prepare_change<'a>(
     id: TicketId,
     references: &'a [RecordReference],
 ) -> Result<PendingTicketChange<'a>> {
-    tx.send_tick().await?;
+    tx.defer_tick().await?;
     let references = references::send_lookup(tx, &registry().referable, references).await?;
-    Ok(PendingTicketChange { references, ticket: tx.send_query(GET, vec![id.into()]).await? })
+    Ok(PendingTicketChange { references, ticket: tx.defer_query(GET, vec![id.into()]).await? })
 }
 
 /// Changes the ticket for a caller whose rights are confirmed.
@@ -344,7 +341,7 @@ async fn append_comment(
         size_bytes: size.into(),
         body: new.body.as_str().into(),
     };
-    tx.enqueue(INSERT_COMMENT, row.into_vec()).await?;
+    tx.defer_exec(INSERT_COMMENT, row.into_vec()).await?;
     Ok(TicketComment { id, body: new.body, public: new.public, author, created_at: now })
 }
 
@@ -367,7 +364,7 @@ async fn check_external_id(tx: &mut Tx, old: Option<&Ticket>, new: &Ticket) -> R
 }
 
 async fn save_ticket(tx: &mut Tx, old: &Ticket, stored: &StoredTicket) -> Result<()> {
-    tx.enqueue(UPDATE, stored.to_row_values()?).await?;
+    tx.defer_exec(UPDATE, stored.to_row_values()?).await?;
     tx.record_change("ticket", old.id).await?;
     let (before, after) = (index_terms(old), index_terms(&stored.ticket));
     write_terms(tx, DELETE_TERMS, old.number, &before.difference(&after).collect::<Vec<_>>()).await?;
@@ -382,7 +379,7 @@ async fn write_terms(tx: &mut Tx, sql: &'static str, number: i64, terms: &[&Stri
         let mut row: Vec<Value> = vec![number.into()];
         row.extend(terms.iter().map(|term| Value::from(term.as_str())));
         row.resize(1 + TERMS_PER_STATEMENT, Value::Null);
-        tx.enqueue(sql, row).await?;
+        tx.defer_exec(sql, row).await?;
     }
     Ok(())
 }
@@ -401,13 +398,7 @@ async fn insert_history(tx: &mut Tx, ticket: &Ticket, changes: &TicketChanges) -
         size_bytes: Value::Int(changes.len() as i64),
         changes: changes.into(),
     };
-    tx.enqueue(INSERT_CHANGE, row.into_vec()).await
-}
-
-/// A value for the audit trail. Long texts are left out; the ticket's history has them.
-fn shorten_for_audit(value: &serde_json::Value) -> Result<serde_json::Value> {
-    let long = to_json(value)?.len() > AUDITED_BYTES_MAX;
-    Ok(if long { serde_json::json!({"truncated": true}) } else { value.clone() })
+    tx.defer_exec(INSERT_CHANGE, row.into_vec()).await
 }
 
 /// Writes audit entries and publishes events for the change and the comment. A comment alone is no update.
@@ -421,7 +412,7 @@ async fn publish_changes(
     if changed {
         let mut entry = audit::AuditChanges::default();
         for (field, change) in &all.0 {
-            entry.add_described(field, &shorten_for_audit(&change.from)?, &shorten_for_audit(&change.to)?);
+            entry.add_shortened(field, &change.from, &change.to)?;
         }
         audit::record_entry(tx, NewAuditEntry::new("ticket.update", "ticket", ticket.id).with_changes(entry)).await?;
         let updated = UpdatedTicket { ticket: ticket.clone(), changes: all };
@@ -434,28 +425,21 @@ async fn publish_changes(
     Ok(commented.ticket)
 }
 
-/// Tickets of one clamping step: each is read and written whole.
+/// Tickets of one batch: each is read and written whole.
 const CLAMP_ROWS: i64 = 200;
 
 /// Clamps future timestamps of tickets to `now`, before the tenant's clock is set back. Otherwise readers of changes would
 /// miss every change until the clock reaches those timestamps again. Returns the number of tickets.
 pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
-    let mut all = 0;
-    loop {
-        let clamped_rows = db.write(async move |tx| {
-            let found: Vec<StoredTicket> = tx.list(IN_FUTURE, args![now, CLAMP_ROWS]).await?;
-            let mut rows = Vec::with_capacity(found.len());
-            for mut stored in found {
-                stored.clamp_future_timestamps(now)?;
-                tx.record_change("ticket", stored.ticket.id).await?;
-                rows.push(stored.to_row_values()?);
-            }
-            tx.exec_each(UPDATE, &rows).await
-        });
-        let clamped_rows = clamped_rows.await?;
-        all += clamped_rows;
-        if clamped_rows < CLAMP_ROWS.unsigned_abs() {
-            return Ok(all);
+    let clamp = db.write_in_batches(CLAMP_ROWS, async move |tx| {
+        let found: Vec<StoredTicket> = tx.list(IN_FUTURE, args![now, CLAMP_ROWS]).await?;
+        let mut rows = Vec::with_capacity(found.len());
+        for mut stored in found {
+            stored.clamp_future_timestamps(now)?;
+            tx.record_change("ticket", stored.ticket.id).await?;
+            rows.push(stored.to_row_values()?);
         }
-    }
+        tx.exec_each(UPDATE, &rows).await
+    });
+    clamp.await
 }

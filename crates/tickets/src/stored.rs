@@ -1,9 +1,9 @@
 //! Conversion between tickets and rows.
 
-use kernel::base::{Error, Result, Timestamp, Word};
-use kernel::store::{FromRow, Row, Value};
+use kernel::base::{Result, Timestamp, Word};
+use kernel::store::{FromRow, Row, Value, to_json};
 
-use super::sla::{CountedTime, SlaClock, SlaDeadline, SlaPolicy};
+use super::sla::{CountedTime, SlaClock, SlaDeadline};
 use super::{
     Priority, SlaState, Source, Ticket, TicketChange, TicketComment, TicketRequester, TicketStatus, TicketType,
 };
@@ -50,13 +50,12 @@ impl FromRow for StoredTicket {
             let (due, risk): (Option<Timestamp>, Option<Timestamp>) = (row.get(due)?, row.get(risk)?);
             Ok(due.zip(risk).map(|(due_at, risk_at)| SlaDeadline { due_at, risk_at }))
         };
-        let policy: Option<String> = row.get(AT.sla_policy)?;
-        let pauses: Vec<(i64, i64)> = from_json(&text(AT.sla_pauses)?)?;
+        let pauses: Vec<(i64, i64)> = row.get_json(AT.sla_pauses)?;
         let moment = Timestamp::from_millis;
         let counted: (Option<Timestamp>, Option<i64>) = (row.get(AT.sla_counted_until)?, row.get(AT.sla_counted_ms)?);
         let clock = SlaClock {
             counted: counted.0.zip(counted.1).map(|(until, ms)| CountedTime { until, ms }),
-            policy: policy.map(|text| from_json::<SlaPolicy>(&text)).transpose()?,
+            policy: row.get_optional_json(AT.sla_policy)?,
             first_response: deadline(AT.first_response_due_at, AT.first_response_risk_at)?,
             first_responded_at: row.get(AT.first_responded_at)?,
             resolution: deadline(AT.resolution_due_at, AT.resolution_risk_at)?,
@@ -64,7 +63,7 @@ impl FromRow for StoredTicket {
             pauses: pauses.into_iter().map(|(from, until)| (moment(from), moment(until))).collect(),
             created_at: row.get(AT.created_at)?,
         };
-        let devices: Vec<String> = from_json(&text(AT.device_ids)?)?;
+        let devices: Vec<String> = row.get_json(AT.device_ids)?;
         let ticket = kernel::read_record!(row, TicketColumns => Ticket {
             id, number, subject, description, organization_id, assignee_id, team, category, external_id, due_at,
             first_response_due_at, first_responded_at, resolution_due_at, resolved_at, closed_at, comment_count,
@@ -73,8 +72,8 @@ impl FromRow for StoredTicket {
             status: TicketStatus::from_stored(&text(AT.status)?)?,
             priority: Priority::from_rank(row.get(AT.priority)?)?,
             requester,
-            tags: from_json(&text(AT.tags)?)?,
-            custom_fields: from_json(&text(AT.custom_fields)?)?,
+            tags: row.get_json(AT.tags)?,
+            custom_fields: row.get_json(AT.custom_fields)?,
             device_ids: devices.iter().filter_map(|id| id.parse().ok()).collect(),
             source: Source::from_stored(&text(AT.source)?)?,
             sla_state: SlaState::None,
@@ -99,7 +98,7 @@ impl FromRow for TicketChange {
         Ok(TicketChange {
             at: row.get(AT.at)?,
             actor: row.get_actor([AT.actor_type, AT.actor_id, AT.actor_name])?,
-            changes: from_json(&row.get::<String>(AT.changes)?)?,
+            changes: row.get_json(AT.changes)?,
         })
     }
 }
@@ -183,12 +182,4 @@ impl StoredTicket {
         self.ticket.first_responded_at = self.clock.first_responded_at;
         self.ticket.resolution_due_at = self.clock.resolution.map(|deadline| deadline.due_at);
     }
-}
-
-fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(Error::internal)
-}
-
-pub fn to_json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(Error::internal)
 }

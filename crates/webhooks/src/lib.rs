@@ -52,8 +52,6 @@ pub const WEBHOOKS_MAX: i64 = 50;
 pub const RATE_MAX: i64 = 1_000;
 pub const OVERLAP_HOURS_MAX: i64 = 168;
 pub const OVERLAP_HOURS_DEFAULT: i64 = 24;
-/// The pending deliveries of an endpoint are counted up to this number.
-pub const COUNTED_MAX: i64 = 1_000;
 
 kernel::words! {
     /// Whether an endpoint is sent to.

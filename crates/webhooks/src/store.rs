@@ -14,33 +14,12 @@ use kernel::base::{Code, Error, HOUR_MS, Result, Secrets, Timestamp, Word};
 use kernel::http::IfMatch;
 use kernel::jobs::lanes;
 use kernel::outbound::Target;
-use kernel::store::{Db, Select, SortDirection, Tx, Value};
+use kernel::store::{Db, Select, SortDirection, Tx, Value, to_json};
 use serde_json::json;
 
 use super::input::WebhookInput;
-use super::stored::StoredWebhook;
+use super::stored::{StoredWebhook, WebhookColumns};
 use super::{NewWebhook, WEBHOOK_LANE, WEBHOOKS_MAX, Webhook, WebhookId, WebhookStatus};
-
-kernel::columns! {
-    /// A record with the state that the sender has saved. The count is bounded, so that a large backlog costs no more.
-    pub struct WebhookColumns {
-        id = "w.id", name = "w.name", url = "w.url", events = "w.events", status = "w.status",
-        disabled_reason = "w.disabled_reason", header_names = "w.header_names", headers = "w.headers",
-        headers_version = "w.headers_version", rate_limit_per_second = "w.rate_limit_per_second", ordered = "w.ordered",
-        created_by_type = "w.created_by_type", created_by_id = "w.created_by_id", created_by_name = "w.created_by_name",
-        version = "w.version", created_at = "w.created_at", updated_at = "w.updated_at",
-        last_success_at = "s.last_success_at", last_failure_at = "s.last_failure_at",
-        consecutive_failures = "COALESCE(s.consecutive_failures, 0)", paused_until = "s.paused_until",
-        paused_reason = "s.paused_reason",
-        pending = "(SELECT COUNT(*) FROM (SELECT 1 AS one FROM deliveries d
-            WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending' LIMIT 1000) counted)",
-        next_attempt_at = "(SELECT MIN(d.next_attempt_at) FROM deliveries d
-            WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending')",
-        recovery_since = "r.since", recovery_until = "r.until", recovery_examined = "r.examined",
-        recovery_queued = "r.queued", recovery_started_at = "r.started_at", recovery_finished_at = "r.finished_at",
-        recovery_cancelled = "r.cancelled",
-    }
-}
 
 kernel::columns! {
     /// The columns of a new endpoint.
@@ -139,7 +118,7 @@ pub async fn create_webhook(
     let sealed = seal_headers(tx, secrets, id, 1, &headers)?;
     let (status, reason) = requested_status(input.enabled);
     let creator = tx.actor().who.clone();
-    let (name, names, events) = (input.name.into_string(), names_json(&headers)?, json_text(&input.events)?);
+    let (name, names, events) = (input.name.into_string(), names_json(&headers)?, to_json(&input.events)?);
     let row = NewWebhookColumns {
         id: id.into(),
         code: code.into(),
@@ -161,7 +140,7 @@ pub async fn create_webhook(
         created_at: now.into(),
         updated_at: now.into(),
     };
-    tx.enqueue(INSERT, row.into_vec()).await?;
+    tx.defer_exec(INSERT, row.into_vec()).await?;
     insert_subscriptions(tx, id, &input.events).await?;
     tx.exec(INSERT_STATE, args![id]).await?;
     lanes::create_lane(tx, WEBHOOK_LANE, &id.to_string()).await?;
@@ -214,7 +193,7 @@ pub async fn replace_webhook(
     }
     let version = old.version + 1;
     let sealed = seal_headers(tx, secrets, id, version, &headers)?;
-    let (names, events) = (names_json(&headers)?, json_text(&input.events)?);
+    let (names, events) = (names_json(&headers)?, to_json(&input.events)?);
     let row = ReplacedWebhookColumns {
         id: id.into(),
         name: name.into(),
@@ -230,7 +209,7 @@ pub async fn replace_webhook(
         version: version.into(),
         updated_at: now.into(),
     };
-    tx.enqueue(UPDATE, row.into_vec()).await?;
+    tx.defer_exec(UPDATE, row.into_vec()).await?;
     tx.exec(UNSUBSCRIBE, args![id]).await?;
     insert_subscriptions(tx, id, &input.events).await?;
     audit::record_entry(tx, NewAuditEntry::new("webhook.update", "webhook", id).with_changes(changes)).await?;
@@ -364,7 +343,7 @@ fn seal_headers(
     version: i64,
     headers: &BTreeMap<String, String>,
 ) -> Result<SealedValue> {
-    sealed_cell(tx, &SEALED_HEADERS, id, version)?.seal(secrets, &tx.env().random, json_text(headers)?.as_bytes())
+    sealed_cell(tx, &SEALED_HEADERS, id, version)?.seal(secrets, &tx.env().random, to_json(headers)?.as_bytes())
 }
 
 fn open_headers(tx: &Tx, secrets: &Secrets, id: WebhookId, stored: &StoredWebhook) -> Result<BTreeMap<String, String>> {
@@ -382,9 +361,5 @@ fn mask_headers(headers: &BTreeMap<String, String>, stored: &BTreeMap<String, St
 }
 
 fn names_json(headers: &BTreeMap<String, String>) -> Result<String> {
-    json_text(&headers.keys().collect::<Vec<_>>())
-}
-
-fn json_text<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(Error::internal)
+    to_json(&headers.keys().collect::<Vec<_>>())
 }

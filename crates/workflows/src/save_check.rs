@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kernel::base::{Error, Result};
+use kernel::base::{Error, Result, run_blocking};
 use kernel::http::read_object;
 
 use super::Definition;
@@ -53,9 +53,4 @@ fn check_definition(new: NewWorkflow, old: &Definition, stored_headers: &StepHea
         Err(more) => errors.extend(more),
     }
     Err(Error::invalid_fields(errors))
-}
-
-/// Runs a job off the threads that serve requests.
-async fn run_blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(job).await.map_err(Error::internal)?
 }

@@ -12,7 +12,7 @@ use kernel::base::{ActorRef, Code, Error, Result, Secrets, TenantId, Timestamp};
 use kernel::events::follow;
 use kernel::http::{IfMatch, PageBytes};
 use kernel::jobs::lanes;
-use kernel::store::{CursorKey, Db, Select, SortDirection, Tick, Tx, Value, references};
+use kernel::store::{CursorKey, Db, Select, SortDirection, Tick, Tx, Value, references, to_json};
 use serde_json::json;
 
 use super::check::CompiledDefinition;
@@ -86,9 +86,6 @@ kernel::statements! {
 
 /// The header values of a revision; the sealed version is the revision's number.
 pub const SEALED_HEADERS: SealedColumn<Workflow> = SealedColumn::new("workflow_revisions.headers");
-
-/// The longest value that is copied into the audit trail.
-const AUDITED_BYTES_MAX: usize = 1_000;
 
 /// The sort key of a workflow in the list.
 pub type WorkflowSortKey = (Timestamp, WorkflowId);
@@ -181,7 +178,7 @@ pub async fn create_workflow(
         created_at: now.into(),
         updated_at: now.into(),
     };
-    tx.enqueue(INSERT, row.into_vec()).await?;
+    tx.defer_exec(INSERT, row.into_vec()).await?;
     tx.record_change("workflow", id).await?;
     let mut definition = compiled.definition;
     let headers = secrets::take_header_values(&mut definition);
@@ -238,7 +235,7 @@ pub async fn update_workflow(
     }
     let revision = old.revision + i64::from(new.is_some());
     if let Some((compiled, definition, headers)) = &new {
-        let before_json = serde_json::to_string(&before).map_err(Error::internal)?;
+        let before_json = to_json(&before)?;
         check_saver(tx, rights, compiled, &before_json).await?;
         write_revision(tx, id, revision, definition, headers, secrets).await?;
         let changes = audit_changes(&before, definition, stored_headers != *headers, (old.revision, revision))?;
@@ -260,7 +257,7 @@ pub async fn update_workflow(
         version: (old.version + 1).into(),
         updated_at: now.into(),
     };
-    tx.enqueue(UPDATE, row.into_vec()).await?;
+    tx.defer_exec(UPDATE, row.into_vec()).await?;
     tx.record_change("workflow", id).await?;
     drop_revision(tx, id, old.revision).await?;
     set_triggers(tx, id, enabled, &definition.on, sequence).await?;
@@ -275,7 +272,7 @@ pub async fn update_workflow(
 /// Deletes a revision that is neither current nor used by a run. No run can start on it meanwhile: creating a run takes the
 /// tenant's clock, as callers of this do, and then reads the current revision.
 pub async fn drop_revision(tx: &mut Tx, id: WorkflowId, revision: i64) -> Result<()> {
-    tx.enqueue(DROP_REVISION, vec![id.into(), revision.into()]).await
+    tx.defer_exec(DROP_REVISION, vec![id.into(), revision.into()]).await
 }
 
 /// Deletes a workflow. Its runs stay readable; the engine ends those that are not over.
@@ -327,20 +324,20 @@ async fn write_revision(
 ) -> Result<()> {
     let now = tx.tick().await?.at;
     let tenant = tx.tenant_id().ok_or_else(missing_tenant)?;
-    let plain = json_text(headers)?;
+    let plain = to_json(headers)?;
     let sealed = SEALED_HEADERS.cell_for(tenant, id, revision).seal(secrets, &tx.env().random, plain.as_bytes())?;
     let by = tx.actor().who.clone();
     let row = NewRevisionColumns {
         workflow_id: id.into(),
         revision: revision.into(),
-        definition: json_text(definition)?.into(),
+        definition: to_json(definition)?.into(),
         headers: sealed.into(),
         saved_by_type: by.kind.as_str().into(),
         saved_by_id: by.id.into(),
         saved_by_name: by.name.into(),
         saved_at: now.into(),
     };
-    tx.enqueue(INSERT_REVISION, row.into_vec()).await
+    tx.defer_exec(INSERT_REVISION, row.into_vec()).await
 }
 
 /// Unseals the header values of a revision; empty if the workflow was deleted.
@@ -396,20 +393,12 @@ fn audit_changes(old: &Definition, new: &Definition, headers: bool, (from, to): 
         ("steps", json!(old.steps), json!(new.steps)),
     ];
     for (field, old, new) in parts.into_iter().filter(|(_, old, new)| old != new) {
-        changes.add_described(field, &shorten_value(old)?, &shorten_value(new)?);
+        changes.add_shortened(field, &old, &new)?;
     }
     if headers {
         changes.add_described("headers", &json!(MASK), &json!(format!("{MASK} (new)")));
     }
     Ok(changes)
-}
-
-fn shorten_value(value: serde_json::Value) -> Result<serde_json::Value> {
-    Ok(if json_text(&value)?.len() > AUDITED_BYTES_MAX { json!({"truncated": true}) } else { value })
-}
-
-fn json_text<T: serde::Serialize>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(Error::internal)
 }
 
 fn missing_tenant() -> Error {

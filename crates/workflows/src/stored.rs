@@ -1,7 +1,7 @@
 //! Workflows and revisions as they are read from their rows.
 
 use kernel::base::seal::SealedValue;
-use kernel::base::{ActorRef, Error, Result};
+use kernel::base::{ActorRef, Result};
 use kernel::store::{FromRow, Row};
 
 use super::{Definition, Workflow};
@@ -34,7 +34,7 @@ pub struct StoredWorkflow {
 impl FromRow for StoredWorkflow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: WorkflowRecordColumns<usize> = WorkflowRecordColumns::AT;
-        let Definition { name, on, input_schema, steps } = parse_definition(&row.get::<String>(AT.definition)?)?;
+        let Definition { name, on, input_schema, steps } = row.get_json(AT.definition)?;
         let record = kernel::read_record!(row, WorkflowRecordColumns => Workflow {
             id, enabled, revision, next_run_at, version, created_at, updated_at;
             name,
@@ -69,13 +69,9 @@ impl FromRow for StoredRevision {
         const AT: RevisionColumns<usize> = RevisionColumns::AT;
         Ok(StoredRevision {
             workflow_name: row.get(AT.workflow_name)?,
-            definition: parse_definition(&row.get::<String>(AT.definition)?)?,
+            definition: row.get_json(AT.definition)?,
             headers: row.get(AT.headers)?,
             saved_by: row.get_actor([AT.saved_by_type, AT.saved_by_id, AT.saved_by_name])?,
         })
     }
-}
-
-fn parse_definition(text: &str) -> Result<Definition> {
-    serde_json::from_str(text).map_err(Error::internal)
 }

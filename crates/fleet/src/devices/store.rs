@@ -4,11 +4,11 @@ use kernel::args;
 use kernel::audit::{self, NewAuditEntry};
 use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::events;
-use kernel::store::{Db, Tick, Tx, Value};
+use kernel::store::{Db, Tick, Tx, Value, to_json};
 
 use super::changes::{DeviceChanges, DeviceDifferences};
 use super::rules;
-use super::stored::{DEVICE_LIST, DeviceChangeColumns, DeviceRecordColumns, to_json};
+use super::stored::{DEVICE_LIST, DeviceChangeColumns, DeviceRecordColumns};
 use super::{
     DEVICE_CREATED, DEVICE_DELETED, DEVICE_OFFLINE, DEVICE_UPDATED, Device, DeviceId, DeviceParts, DeviceStatus,
     FieldChange, FullDevice, StoredDevice, UpdatedDevice, compare_devices, index, software,
@@ -118,15 +118,15 @@ pub async fn create_device(
     full.device.id = DeviceId::new_numbered(tx.env(), at, number);
     (full.device.version, full.device.created_at, full.device.updated_at) = (1, at, at);
     rules::update_derived_fields(&mut full, at);
-    tx.enqueue(INSERT, StoredDevice { device: full.device.clone(), number, sequence }.to_values()?).await?;
+    tx.defer_exec(INSERT, StoredDevice { device: full.device.clone(), number, sequence }.to_values()?).await?;
     tx.record_change("device", full.device.id).await?;
-    tx.enqueue(INSERT_PARTS, parts_row(number, &full.parts)?).await?;
+    tx.defer_exec(INSERT_PARTS, parts_row(number, &full.parts)?).await?;
     let (digest, check_at) = match report_update {
         ReportRowUpdate::Report { digest, check_at } => (digest, check_at),
         ReportRowUpdate::CheckAt(check_at) => (None, check_at),
         ReportRowUpdate::Edit => (None, Some(at)),
     };
-    tx.enqueue(INSERT_REPORT, report_row(number, &full.device, check_at, digest)).await?;
+    tx.defer_exec(INSERT_REPORT, report_row(number, &full.device, check_at, digest)).await?;
     update_indexes(tx, number, None, &full).await?;
     let status = full.device.status.as_str().into();
     let created =
@@ -154,28 +154,28 @@ pub async fn save_device(
         ReportRowUpdate::Report { digest: None, check_at } if !has_changes => {
             let mut row = report_row(number, &updated.device, check_at, None);
             row.pop();
-            tx.enqueue(UPDATE_REPORT_TIMES, row).await?;
+            tx.defer_exec(UPDATE_REPORT_TIMES, row).await?;
         }
         ReportRowUpdate::Report { digest, check_at } => {
-            tx.enqueue(UPDATE_REPORT, report_row(number, &updated.device, check_at, digest)).await?;
+            tx.defer_exec(UPDATE_REPORT, report_row(number, &updated.device, check_at, digest)).await?;
         }
         ReportRowUpdate::Edit if !has_changes => {}
-        ReportRowUpdate::CheckAt(check_at) => tx.enqueue(CHECK_AT, vec![number.into(), check_at.into()]).await?,
-        ReportRowUpdate::Edit => tx.enqueue(EDITED, vec![number.into(), at.into()]).await?,
+        ReportRowUpdate::CheckAt(check_at) => tx.defer_exec(CHECK_AT, vec![number.into(), check_at.into()]).await?,
+        ReportRowUpdate::Edit => tx.defer_exec(EDITED, vec![number.into(), at.into()]).await?,
     }
     if !has_changes {
         return Ok(updated.device);
     }
     updated.device.version += 1;
     updated.device.updated_at = at;
-    tx.enqueue(UPDATE, StoredDevice { device: updated.device.clone(), number, sequence }.to_values()?).await?;
+    tx.defer_exec(UPDATE, StoredDevice { device: updated.device.clone(), number, sequence }.to_values()?).await?;
     tx.record_change("device", updated.device.id).await?;
     if before.full.parts != updated.parts {
-        tx.enqueue(UPDATE_PARTS, parts_row(number, &updated.parts)?).await?;
+        tx.defer_exec(UPDATE_PARTS, parts_row(number, &updated.parts)?).await?;
     }
     update_indexes(tx, number, Some(&before.full), &updated).await?;
     if updated.device.version % TRIM_EVERY == 0 {
-        tx.enqueue(TRIM_HISTORY, vec![number.into(), HISTORY_MAX.into()]).await?;
+        tx.defer_exec(TRIM_HISTORY, vec![number.into(), HISTORY_MAX.into()]).await?;
     }
     if !published_changes.0.is_empty() {
         insert_history(tx, number, &updated.device, &published_changes).await?;
@@ -230,12 +230,12 @@ pub async fn delete_device(tx: &mut Tx, id: DeviceId, by: ChangeOrigin) -> Resul
     deleted.device.deleted_at = Some(at);
     deleted.device.version += 1;
     deleted.device.updated_at = at;
-    tx.enqueue(UPDATE, StoredDevice { device: deleted.device.clone(), number, sequence }.to_values()?).await?;
+    tx.defer_exec(UPDATE, StoredDevice { device: deleted.device.clone(), number, sequence }.to_values()?).await?;
     tx.record_change("device", id).await?;
     update_indexes(tx, number, Some(&before.full), &deleted).await?;
-    tx.enqueue(DELETE_PARTS, vec![number.into()]).await?;
-    tx.enqueue(DELETE_IDENTITIES, vec![number.into()]).await?;
-    tx.enqueue(END_REPORT, vec![number.into()]).await?;
+    tx.defer_exec(DELETE_PARTS, vec![number.into()]).await?;
+    tx.defer_exec(DELETE_IDENTITIES, vec![number.into()]).await?;
+    tx.defer_exec(END_REPORT, vec![number.into()]).await?;
     let deletion =
         FieldChange { from: serde_json::Value::Null, to: serde_json::to_value(at).map_err(Error::internal)? };
     let changes = DeviceChanges([("deleted_at".to_owned(), deletion)].into());
@@ -280,7 +280,7 @@ async fn insert_history(tx: &mut Tx, number: i64, device: &Device, changes: &Dev
         size_bytes: Value::Int(changes.len() as i64),
         changes: changes.into(),
     };
-    tx.enqueue(INSERT_CHANGE, row.into_vec()).await
+    tx.defer_exec(INSERT_CHANGE, row.into_vec()).await
 }
 
 /// History rows kept for one device: nearly three years of a device that changes every day.
@@ -326,26 +326,19 @@ pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
         db.write(async move |tx| tx.exec(REPORTS_IN_FUTURE, args![now, behind, until]).await).await?;
         behind = until;
     }
-    let mut all = 0;
-    loop {
-        let clamped_rows = db.write(async move |tx| {
-            let found: Vec<StoredDevice> = tx.list(IN_FUTURE, args![now, CLAMP_ROWS]).await?;
-            let mut rows = Vec::with_capacity(found.len());
-            for mut stored in found {
-                let device = &mut stored.device;
-                device.created_at = device.created_at.min(now);
-                device.updated_at = device.updated_at.min(now);
-                device.first_seen_at = device.first_seen_at.map(|at| at.min(now));
-                device.deleted_at = device.deleted_at.map(|at| at.min(now));
-                tx.record_change("device", device.id).await?;
-                rows.push(stored.to_values()?);
-            }
-            tx.exec_each(UPDATE, &rows).await
-        });
-        let clamped_rows = clamped_rows.await?;
-        all += clamped_rows;
-        if clamped_rows < CLAMP_ROWS.unsigned_abs() {
-            return Ok(all);
+    let clamp = db.write_in_batches(CLAMP_ROWS, async move |tx| {
+        let found: Vec<StoredDevice> = tx.list(IN_FUTURE, args![now, CLAMP_ROWS]).await?;
+        let mut rows = Vec::with_capacity(found.len());
+        for mut stored in found {
+            let device = &mut stored.device;
+            device.created_at = device.created_at.min(now);
+            device.updated_at = device.updated_at.min(now);
+            device.first_seen_at = device.first_seen_at.map(|at| at.min(now));
+            device.deleted_at = device.deleted_at.map(|at| at.min(now));
+            tx.record_change("device", device.id).await?;
+            rows.push(stored.to_values()?);
         }
-    }
+        tx.exec_each(UPDATE, &rows).await
+    });
+    clamp.await
 }

@@ -1,7 +1,7 @@
 //! The columns of devices and of their history, and how rows are read and written.
 
-use kernel::base::{Error, Result, Word};
-use kernel::store::{FromRow, Row, Value};
+use kernel::base::{Result, Word};
+use kernel::store::{FromRow, Row, Value, to_json};
 
 use super::{
     Cpu, Device, DeviceAgent, DeviceChange, DeviceHealth, DeviceParts, DevicePatch, DeviceStatus, Os, Platform, Type,
@@ -78,8 +78,8 @@ impl FromRow for StoredDevice {
                 version: row.get(AT.agent_version)?,
                 device_id: row.get(AT.agent_device_id)?,
             },
-            tags: from_json(&text(AT.tags)?)?,
-            custom_fields: from_json(&text(AT.custom_fields)?)?,
+            tags: row.get_json(AT.tags)?,
+            custom_fields: row.get_json(AT.custom_fields)?,
             last_seen_at: row.get(AT.sequence + 1)?,
             inventory_at: row.get(AT.sequence + 2)?,
         });
@@ -146,12 +146,11 @@ impl StoredDevice {
 /// The columns are disks, volumes, nics and software, in this order.
 impl FromRow for DeviceParts {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let text = |index: usize| row.get::<String>(index);
         Ok(DeviceParts {
-            disks: from_json(&text(0)?)?,
-            volumes: from_json(&text(1)?)?,
-            nics: from_json(&text(2)?)?,
-            software: from_json(&text(3)?)?,
+            disks: row.get_json(0)?,
+            volumes: row.get_json(1)?,
+            nics: row.get_json(2)?,
+            software: row.get_json(3)?,
         })
     }
 }
@@ -162,17 +161,9 @@ impl FromRow for DeviceChange {
         Ok(DeviceChange {
             at: row.get(AT.at)?,
             actor: row.get_actor([AT.actor_type, AT.actor_id, AT.actor_name])?,
-            changes: from_json(&row.get::<String>(AT.changes)?)?,
+            changes: row.get_json(AT.changes)?,
         })
     }
-}
-
-pub fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(Error::internal)
-}
-
-pub fn to_json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(Error::internal)
 }
 
 /// A number of rows as a limit of a statement.

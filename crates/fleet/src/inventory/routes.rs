@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use axum::http::Method;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
-use kernel::base::{Code, Error, Result, sha256_parts};
+use kernel::base::{Code, Error, Result, run_blocking, sha256_parts};
 use kernel::http::{Api, CredentialHolder, RatePolicy, Raw, RawAnswer, RawBody, RenderedError, Rules, WorkPermit};
 use kernel::rules;
 use kernel::store::Db;
@@ -220,9 +220,4 @@ fn render_error(headers: &HeaderMap, error: &Error) -> Option<RenderedError> {
     let rendered =
         || RenderedError { media_type: "application/json", body: agent_reports::json_error(error.detail()).into() };
     (is_json || headers.contains_key(AGENT_ID)).then(rendered)
-}
-
-/// Runs a job off the request threads.
-async fn run_blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(job).await.map_err(Error::internal)?
 }

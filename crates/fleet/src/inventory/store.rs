@@ -252,13 +252,13 @@ pub async fn save_identities(tx: &mut Tx, number: i64, identities: BTreeSet<Stri
     let surplus = given.len().saturating_sub(AGENT_IDENTITIES_MAX);
     removed.extend(given.into_iter().take(surplus).map(|(_, name)| name.clone()));
     for name in &removed {
-        tx.enqueue(DELETE_IDENTITY, vec![name.as_str().into(), number.into()]).await?;
+        tx.defer_exec(DELETE_IDENTITY, vec![name.as_str().into(), number.into()]).await?;
     }
     for name in added {
-        tx.enqueue(INSERT_IDENTITY, vec![name.as_str().into(), number.into(), Value::from(now)]).await?;
+        tx.defer_exec(INSERT_IDENTITY, vec![name.as_str().into(), number.into(), Value::from(now)]).await?;
     }
     for name in used {
-        tx.enqueue(TOUCH_IDENTITY, vec![name.as_str().into(), number.into(), Value::from(now)]).await?;
+        tx.defer_exec(TOUCH_IDENTITY, vec![name.as_str().into(), number.into(), Value::from(now)]).await?;
     }
     Ok(())
 }

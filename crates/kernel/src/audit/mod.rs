@@ -6,8 +6,8 @@ use std::fmt::Display;
 
 use serde_json::{Map, Value, json};
 
-use crate::base::{ActorRef, AuditId, Error, Result, TenantId, Timestamp};
-use crate::store::{Db, Tx};
+use crate::base::{ActorRef, AuditId, Result, TenantId, Timestamp};
+use crate::store::{Db, Tx, to_json};
 
 pub use fields::{FieldChange, changed_fields};
 
@@ -28,6 +28,9 @@ crate::statements! {
     CLEAN = "DELETE FROM audit_entries WHERE tenant_id = $1 AND id IN
         (SELECT a.id FROM audit_entries a WHERE a.tenant_id = $1 AND a.at < $2 ORDER BY a.at, a.id LIMIT $3)";
 }
+
+/// The longest value that an entry repeats; see [`AuditChanges::add_shortened`].
+const VALUE_BYTES_MAX: usize = 1_000;
 
 /// One action to record. The actor and the address come from the handle.
 pub struct NewAuditEntry {
@@ -73,15 +76,26 @@ impl AuditChanges {
         self.0.insert(field.to_owned(), json!({ "from": from, "to": to }));
     }
 
+    /// Adds a field that differs, without long values: the record's history or its event has them.
+    pub fn add_shortened(&mut self, field: &str, from: &Value, to: &Value) -> Result<()> {
+        self.add_described(field, &shorten_value(from)?, &shorten_value(to)?);
+        Ok(())
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
+fn shorten_value(value: &Value) -> Result<Value> {
+    let is_long = to_json(value)?.len() > VALUE_BYTES_MAX;
+    Ok(if is_long { json!({"truncated": true}) } else { value.clone() })
+}
+
 pub async fn record_entry(tx: &mut Tx, entry: NewAuditEntry) -> Result<()> {
     let at = tx.tick().await?.at;
     let id = AuditId::new(tx.env());
-    let changes = entry.changes.as_ref().map(serde_json::to_string).transpose().map_err(Error::internal)?;
+    let changes = entry.changes.as_ref().map(to_json).transpose()?;
     let actor = tx.actor().clone();
     let credential_type = actor.credential.as_ref().map(|credential| credential.kind.as_str());
     let credential_id = actor.credential.as_ref().map(|credential| credential.id.clone());
@@ -102,7 +116,7 @@ pub async fn record_entry(tx: &mut Tx, entry: NewAuditEntry) -> Result<()> {
         request_id: actor.request_id.as_deref().into(),
         changes: changes.into(),
     };
-    tx.enqueue(INSERT, row.into_vec()).await
+    tx.defer_exec(INSERT, row.into_vec()).await
 }
 
 /// The next tenant, in the order of ids, that has entries older than `before`.

@@ -83,9 +83,9 @@ fn is_stuck(clock_at: Timestamp, now: Timestamp) -> bool {
 /// Deletes sessions and sign-in links with future timestamps, and clamps the last uses of keys to `now`.
 pub async fn clamp_future_credentials(db: &Db, now: Timestamp) -> Result<()> {
     // A node's own time may be slightly ahead of the database's.
-    db.exec_in_steps(DELETE_FUTURE_SESSIONS, vec![now.plus_ms(CLOCK_AHEAD_MAX_MS).into()]).await?;
-    db.exec_in_steps(DELETE_FUTURE_LINKS, vec![now.plus_ms(SIGNIN_LINK_MS).into()]).await?;
-    db.exec_in_steps(SET_USES_BACK, vec![now.into()]).await?;
+    db.exec_in_batches(DELETE_FUTURE_SESSIONS, vec![now.plus_ms(CLOCK_AHEAD_MAX_MS).into()]).await?;
+    db.exec_in_batches(DELETE_FUTURE_LINKS, vec![now.plus_ms(SIGNIN_LINK_MS).into()]).await?;
+    db.exec_in_batches(SET_USES_BACK, vec![now.into()]).await?;
     Ok(())
 }
 

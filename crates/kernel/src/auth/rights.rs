@@ -69,7 +69,7 @@ impl CredentialRef {
 
     /// The first half of [`CredentialRef::confirm_rights`]: sends the queries without waiting, so that others can follow.
     pub async fn query_rights(self, tx: &mut Tx) -> Result<PendingRights> {
-        tx.send_tick().await?;
+        tx.defer_tick().await?;
         self.send_rights_query(tx).await
     }
 
@@ -82,10 +82,10 @@ impl CredentialRef {
         let at = tx.env().now();
         let row = match self {
             CredentialRef::Key { id, secret } => PendingRightsRow::Key(
-                tx.send_query(FIND_KEY, vec![id.into(), secret.as_str().into(), at.into()]).await?,
+                tx.defer_query(FIND_KEY, vec![id.into(), secret.as_str().into(), at.into()]).await?,
             ),
             CredentialRef::Session { session, .. } => {
-                PendingRightsRow::Session(tx.send_query(FIND_SESSION, vec![session.into(), at.into()]).await?)
+                PendingRightsRow::Session(tx.defer_query(FIND_SESSION, vec![session.into(), at.into()]).await?)
             }
         };
         Ok(PendingRights { credential: self, at, row })
@@ -275,7 +275,7 @@ impl FromRow for KeyRightsRow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         Ok(KeyRightsRow {
             scopes: Scopes::from_json(&row.get::<String>(0)?)?,
-            allowed_cidrs: serde_json::from_str(&row.get::<String>(1)?).map_err(Error::internal)?,
+            allowed_cidrs: row.get_json(1)?,
             expires_at: row.get(2)?,
             made_by_operator: row.get(3)?,
         })

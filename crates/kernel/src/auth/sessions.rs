@@ -58,7 +58,7 @@ pub async fn create_session(
     user: UserId,
     lifetime_ms: i64,
 ) -> Result<(SignInToken, Timestamp)> {
-    let db = store.tenant(tenant, Actor::for_operator(store.env()));
+    let db = store.tenant(tenant, Actor::for_operator(&store.env().operator));
     db.write(async move |tx| {
         let owner = lock_user(tx, user).await?;
         insert_session(tx, &owner, lifetime_ms, None).await

@@ -53,7 +53,7 @@ pub async fn create_signin_link(store: &Store, tenant: TenantId, user: UserId) -
     let hash = token.hash();
     let expires_at = store.env().now().plus_ms(SIGNIN_LINK_MS);
     store
-        .tenant(tenant, Actor::for_operator(store.env()))
+        .tenant(tenant, Actor::for_operator(&store.env().operator))
         .write(async move |tx| {
             lock_user(tx, user).await?;
             tx.exec(INSERT_LINK, crate::args![hash.as_slice(), user, expires_at]).await?;
@@ -96,7 +96,7 @@ pub(crate) async fn redeem_signin_link(
                 return Ok(None);
             }
             let (session, _) = insert_session(tx, &owner, lifetime_ms, None).await?;
-            tx.enqueue(SAVE_SIGN_IN, vec![owner.id.into(), tx.env().now().into()]).await?;
+            tx.defer_exec(SAVE_SIGN_IN, vec![owner.id.into(), tx.env().now().into()]).await?;
             Ok(Some(session))
         })
         .await?;

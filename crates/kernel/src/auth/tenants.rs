@@ -28,7 +28,7 @@ pub async fn create_tenant(store: &Store, name: &str, slug: &str) -> Result<Tena
     let tenant = Tenant { id: TenantId::new(store.env()), slug: slug.to_owned(), name };
     let created = tenant.clone();
     store
-        .tenant(tenant.id, Actor::for_operator(store.env()))
+        .tenant(tenant.id, Actor::for_operator(&store.env().operator))
         .write(async move |tx| insert_tenant(tx, &tenant).await)
         .await
         .on_duplicate(|| Error::conflict(format!("A tenant with the slug {slug:?} exists already.")))?;
@@ -45,7 +45,7 @@ pub async fn insert_tenant(tx: &mut Tx, tenant: &Tenant) -> Result<()> {
 
 /// The operator's handle to a tenant, for the command line only.
 pub fn open_as_operator(store: &Store, tenant: &Tenant) -> Db {
-    store.tenant(tenant.id, Actor::for_operator(store.env()))
+    store.tenant(tenant.id, Actor::for_operator(&store.env().operator))
 }
 
 /// On an empty store, returns the default tenant, which is not inserted yet, and the service's handle to it. `None` when

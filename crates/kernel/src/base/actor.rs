@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::Env;
+use super::OperatorName;
 
 /// What kind of actor it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -99,8 +99,8 @@ impl Actor {
     }
 
     /// The operator at the command line, by their name in the operating system.
-    pub fn for_operator(env: &Env) -> Self {
-        Actor::new_local(ActorKind::Operator, env.operator.as_str())
+    pub fn for_operator(operator: &OperatorName) -> Self {
+        Actor::new_local(ActorKind::Operator, operator.as_str())
     }
 
     /// A workflow that acts in a run. The run's id is the request id of everything it does.

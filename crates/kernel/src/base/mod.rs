@@ -1,6 +1,7 @@
 //! Types that everything else uses: errors, time, randomness, identifiers, actors, secrets. No SQL, no HTTP.
 
 mod actor;
+mod blocking;
 mod clock;
 mod code;
 mod crypto;
@@ -23,6 +24,7 @@ mod tally;
 mod word;
 
 pub use actor::{Actor, ActorCredential, ActorKind, ActorRef, CredentialKind, WorkflowChain};
+pub use blocking::run_blocking;
 pub use clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp, WallClock};
 pub use code::Code;
 pub use crypto::{HmacKey, constant_time_eq, hmac_sha256, sha256, sha256_parts};

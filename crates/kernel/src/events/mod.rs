@@ -113,7 +113,7 @@ async fn write_event(
     let (first_values, last_values): (_, [Value; 4]) =
         ([sequence.into(), id.into(), name.into()], [at.into(), body.into(), depth.into(), root.into()]);
     let row = first_values.into_iter().chain([family_of(name).into(), record.into()]).chain(last_values).collect();
-    tx.enqueue(INSERT, row).await?;
+    tx.defer_exec(INSERT, row).await?;
     let event = NewEvent { id, sequence, kind: name, record, at, now: tx.env().now() };
     for follower in followers {
         if let Some((sql, bind)) = follower.only_if {
@@ -124,7 +124,7 @@ async fn write_event(
             }
         }
         for (sql, bind) in follower.statements {
-            tx.enqueue(sql, bind(&event)).await?;
+            tx.defer_exec(sql, bind(&event)).await?;
         }
     }
     tx.notify_after_commit();
@@ -134,5 +134,5 @@ async fn write_event(
 /// Clamps event times to `now` before the tenant's clock is set back. Otherwise future events would outlive their retention,
 /// and later ones would be cleaned before them. Delivery bodies keep their text.
 pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
-    db.exec_in_steps(CLAMP_FUTURE_TIMESTAMPS, vec![now.into()]).await
+    db.exec_in_batches(CLAMP_FUTURE_TIMESTAMPS, vec![now.into()]).await
 }

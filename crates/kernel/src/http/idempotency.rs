@@ -17,7 +17,7 @@ use super::reply::{RenderedReply, Reply, ResponseDocs};
 use super::running_keys::in_progress_error;
 use crate::base::seal::SealBinding;
 use crate::base::{Code, DAY_MS, Error, Result, Secrets, Timestamp, constant_time_eq, sha256};
-use crate::store::{Db, FromRow, Row, STEP_ROWS, Tx, Value, WriteJob};
+use crate::store::{BATCH_ROWS, Db, FromRow, Row, Tx, Value, WriteFn};
 
 pub const HEADER: &str = "idempotency-key";
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -81,7 +81,7 @@ impl Idempotency {
         caller: &Caller,
         db: &Db,
         digest: [u8; 32],
-        job: impl for<'t> WriteJob<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+        job: impl for<'t> WriteFn<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<IdempotentReply<R>> {
         let job: Rendering = Box::new(move |tx| Box::pin(async move { job(tx).await?.render_reply() }));
         let (rendered, replayed) = self.render_once(caller, db, digest, job).await?;
@@ -174,7 +174,7 @@ impl IdempotencyEntry {
 
     /// Takes the key's lock and reads the stored answer. 409 if another request holds the lock.
     async fn lock_and_find(&self, tx: &mut Tx) -> Result<Option<RenderedReply>> {
-        let locking = tx.send_try_lock(&self.lock_name(tx));
+        let locking = tx.defer_try_lock(&self.lock_name(tx));
         let now = tx.env().now();
         let stored: Option<StoredAnswerRow> =
             tx.find(FIND, crate::args![self.actor, self.route, self.key, now]).await?;
@@ -200,9 +200,9 @@ impl IdempotencyEntry {
         let digest = self.digest.to_vec();
         let status = i64::from(rendered.status);
         let key: [Value; 3] = [self.actor.as_str().into(), self.route.as_str().into(), self.key.as_str().into()];
-        tx.enqueue(DELETE, key.to_vec()).await?;
+        tx.defer_exec(DELETE, key.to_vec()).await?;
         let answer: [Value; 5] = [digest.into(), status.into(), headers.into(), body.into(), expires_at.into()];
-        tx.enqueue(INSERT, key.into_iter().chain(answer).collect()).await
+        tx.defer_exec(INSERT, key.into_iter().chain(answer).collect()).await
     }
 
     fn with_binding<R>(&self, tx: &Tx, run: impl FnOnce(SealBinding<'_>) -> Result<R>) -> Result<R> {
@@ -221,7 +221,7 @@ pub async fn shorten_stored_answers(db: &Db, now: Timestamp) -> Result<()> {
         let next = db.write(async move |tx| {
             let (actor, route, key) = &after;
             let mut step: Vec<(String, String, String)> =
-                tx.list(STEP, crate::args![actor, route, key, STEP_ROWS]).await?;
+                tx.list(STEP, crate::args![actor, route, key, BATCH_ROWS]).await?;
             let Some(last) = step.pop() else { return Ok(None) };
             tx.exec(SHORTEN, crate::args![actor, route, key, last.0, last.1, last.2, expires_at]).await?;
             Ok(Some(last))

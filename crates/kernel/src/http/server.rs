@@ -27,7 +27,7 @@ use super::connection_limits::ConnectionLimits;
 use super::connection_timeouts::{ConnectionActivity, ConnectionTimeouts, TimeoutStream};
 use super::context::Arrival;
 use super::tls::{Certificates, TlsFiles};
-use crate::base::{BudgetLimits, Error, FairBudget, Result};
+use crate::base::{BudgetLimits, Error, FairBudget, Result, run_blocking};
 
 /// Enough for all clients of a busy node. Each connection takes a few kilobytes.
 const CONNECTIONS_MAX: usize = 8192;
@@ -55,8 +55,7 @@ impl Listener {
         let tls = match tls {
             Some(files) => {
                 let files = files.clone();
-                let read = tokio::task::spawn_blocking(move || Certificates::load_files(&files));
-                let certificates = read.await.map_err(Error::internal)??;
+                let certificates = run_blocking(move || Certificates::load_files(&files)).await?;
                 Some((certificates.tls_acceptor()?, certificates))
             }
             None => None,

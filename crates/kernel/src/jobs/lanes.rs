@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ServerNode;
 use crate::base::{Result, SECOND_MS, TenantId, Timestamp};
-use crate::store::{Db, FromRow, PendingRows, Purpose, Row, Store, Tx, Value};
+use crate::store::{Db, FromRow, PendingRows, Purpose, Row, Store, Tx, Value, WriteFn};
 
 crate::statements! {
     INSERT = "INSERT INTO lanes (kind, tenant_id, key, token) VALUES ($2, $1, $3, 0)";
@@ -197,7 +197,7 @@ async fn wake_lanes(tx: &mut Tx, kind: &'static str, woken: Vec<(TenantId, Strin
     let mut pending = Vec::with_capacity(woken.len());
     for (tenant, key) in woken {
         let values = vec![kind.into(), tenant.into(), key.as_str().into(), now.into()];
-        pending.push((tenant, key, tx.send_query::<String>(sql.clone(), values).await?));
+        pending.push((tenant, key, tx.defer_query::<String>(sql.clone(), values).await?));
     }
     // The wakes are deleted while the lane is locked and due, so the next holder of the lease sees all that was published.
     let mut applied = Vec::with_capacity(pending.len());
@@ -207,7 +207,7 @@ async fn wake_lanes(tx: &mut Tx, kind: &'static str, woken: Vec<(TenantId, Strin
         }
     }
     let count = applied.len();
-    tx.enqueue_each(DELETE_WAKES, applied).await?;
+    tx.defer_exec_each(DELETE_WAKES, applied).await?;
     Ok(count)
 }
 
@@ -236,7 +236,7 @@ pub async fn lease_lanes(
             for DueLane { tenant_id, key, .. } in due_lanes {
                 let lane: [Value; 4] = [kind.into(), tenant_id.into(), key.into(), now.into()];
                 let lease: [Value; 3] = [given.into(), name.clone().into(), LEASE_MS.into()];
-                pending.push(tx.send_query::<i64>(sql.clone(), lane.into_iter().chain(lease).collect()).await?);
+                pending.push(tx.defer_query::<i64>(sql.clone(), lane.into_iter().chain(lease).collect()).await?);
             }
             let mut tokens = Vec::with_capacity(pending.len());
             for rows in pending {
@@ -302,22 +302,49 @@ impl LeasedLane {
         self.slow.clone()
     }
 
+    /// Writes in a transaction that holds the lease: see [`LeasedLane::extend_lease`]. `None` when another node has leased the
+    /// lane; then nothing is written.
+    pub async fn write_if_held<R: Send + 'static>(
+        &self,
+        write: impl for<'t> WriteFn<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+    ) -> Result<Option<R>> {
+        let lane = self.clone();
+        self.db
+            .write(async move |tx| if lane.extend_lease(tx).await? { write(tx).await.map(Some) } else { Ok(None) })
+            .await
+    }
+
+    /// Like [`LeasedLane::write_if_held`], after a tick: the tenant's clock is locked before the lane, as in every
+    /// transaction.
+    pub async fn tick_and_write_if_held<R: Send + 'static>(
+        &self,
+        write: impl for<'t> WriteFn<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+    ) -> Result<Option<R>> {
+        let lane = self.clone();
+        self.db
+            .write(async move |tx| {
+                tx.tick().await?;
+                if lane.extend_lease(tx).await? { write(tx).await.map(Some) } else { Ok(None) }
+            })
+            .await
+    }
+
     /// Locks the lane for this transaction and extends the lease. Returns false when another node has leased the lane.
     ///
     /// Deletes the wakes of the lane, so the caller must read what is due, after this, before it releases the lane.
     pub async fn extend_lease(&self, tx: &mut Tx) -> Result<bool> {
-        let extension = self.send_lease_extension(tx).await?;
+        let extension = self.defer_lease_extension(tx).await?;
         extension.is_held(tx).await
     }
 
     /// Like [`LeasedLane::extend_lease`], with the result in [`LeaseExtension::is_held`], so that further queries share the
     /// round trip.
-    pub async fn send_lease_extension(&self, tx: &mut Tx) -> Result<LeaseExtension> {
+    pub async fn defer_lease_extension(&self, tx: &mut Tx) -> Result<LeaseExtension> {
         let lane = || -> Vec<Value> { vec![self.kind.into(), self.key.as_str().into(), self.token.into()] };
         let lease: [Value; 2] = [tx.given_time().into(), LEASE_MS.into()];
-        tx.enqueue(EXTEND_LEASE, lane().into_iter().chain(lease).collect()).await?;
-        tx.enqueue(DELETE_LEASED_WAKES, lane()).await?;
-        Ok(LeaseExtension(tx.send_query(FIND_TOKEN, lane()).await?))
+        tx.defer_exec(EXTEND_LEASE, lane().into_iter().chain(lease).collect()).await?;
+        tx.defer_exec(DELETE_LEASED_WAKES, lane()).await?;
+        Ok(LeaseExtension(tx.defer_query(FIND_TOKEN, lane()).await?))
     }
 
     /// Releases the lane, which is due again at `due_at` or when it is woken. New work does not wake it before `not_before`.

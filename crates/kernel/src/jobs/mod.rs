@@ -5,8 +5,8 @@ pub mod dispatch;
 pub mod lanes;
 mod node;
 pub mod steps;
+mod supervisor;
 pub mod tenants;
-mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::http::{App, HttpSettings};
 use crate::store::{CLOCK_SKEW_MAX_MS, DatabaseEngine, Purpose};
 
 pub use node::ServerNode;
-pub use watch::supervise_task;
+pub use supervisor::supervise_task;
 
 crate::statements! {
     CLEAN_SESSIONS = "DELETE FROM sessions WHERE token_hash IN
@@ -99,28 +99,28 @@ pub fn run(node: ServerNode, retention: &'static [Retention]) -> BoxFuture<'stat
     })
 }
 
-/// Repeats a job as a supervised task until it is dropped. A round that fails is logged, and the next one tries again.
+/// Repeats a round of work as a supervised task until it is dropped. A round that fails is logged, and the next one tries again.
 pub async fn run_every<F>(
     node: &ServerNode,
     period: Duration,
     what: &'static str,
-    job: impl Fn(ServerNode) -> F + Send + Sync + 'static,
+    round: impl Fn(ServerNode) -> F + Send + Sync + 'static,
 ) where
     F: Future<Output = Result<()>> + Send + 'static,
 {
-    let job: JobRound = Arc::new(move |node| Box::pin(job(node)));
-    supervise_task(what, node.stopping.subscribe(), || repeat_job(node.clone(), period, what, job.clone())).await;
+    let round: WorkRound = Arc::new(move |node| Box::pin(round(node)));
+    supervise_task(what, node.stopping.subscribe(), || repeat_rounds(node.clone(), period, what, round.clone())).await;
 }
 
-/// One round of a job of any type.
-type JobRound = Arc<dyn Fn(ServerNode) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+/// One round of any work.
+type WorkRound = Arc<dyn Fn(ServerNode) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
-async fn repeat_job(node: ServerNode, period: Duration, what: &str, job: JobRound) {
+async fn repeat_rounds(node: ServerNode, period: Duration, what: &str, round: WorkRound) {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if let Err(error) = job(node.clone()).await {
+        if let Err(error) = round(node.clone()).await {
             tracing::warn!(%error, "{what} failed; will retry");
         }
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Result, run_blocking};
 
 use super::sqlite;
 
@@ -27,7 +27,7 @@ pub(super) async fn backup_sqlite(database: PathBuf, target: PathBuf, tag: Strin
         }
         result
     };
-    tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
+    run_blocking(work).await
 }
 
 fn copy_database(database: &Path, partial: &Path) -> Result<()> {

@@ -77,7 +77,7 @@ impl Tx {
         if dialect::numbers_changes_by_time(self.engine()) {
             values.push(self.env().now().as_millis().saturating_mul(NUMBERS_PER_MS).into());
         }
-        self.enqueue(dialect::insert_change(self.engine()), values).await
+        self.defer_exec(dialect::insert_change(self.engine()), values).await
     }
 }
 
@@ -86,17 +86,9 @@ pub async fn get_end_position(system: &Db) -> Result<ChangePosition> {
     system.get_one(dialect::changes_end(system.engine()), args![]).await
 }
 
-/// The time that all nodes share, so that a node with a wrong clock does not delete the other nodes' readers.
-async fn get_shared_time(system: &Db) -> Result<Timestamp> {
-    match dialect::select_database_time(system.engine()) {
-        Some(statement) => system.get_one(statement, args![]).await,
-        None => Ok(system.env().now()),
-    }
-}
-
 /// Registers a reader, so that no change after its position is deleted.
 pub async fn insert_reader(system: &Db, reader: &str, position: ChangePosition) -> Result<()> {
-    let (reader, now) = (reader.to_owned(), get_shared_time(system).await?);
+    let (reader, now) = (reader.to_owned(), system.database_now().await?);
     let insert =
         async move |tx: &mut Tx| tx.exec(INSERT_READER, args![reader, position.written_by, position.number, now]).await;
     system.write(insert).await.map(drop)
@@ -110,7 +102,7 @@ pub async fn find_reader_position(system: &Db, reader: &str) -> Result<Option<Ch
 /// Advances a reader's position and marks it as alive. False if the reader was deleted, or its position is not `from`:
 /// another process reads under the same name.
 pub async fn advance_reader(system: &Db, reader: &str, from: ChangePosition, to: ChangePosition) -> Result<bool> {
-    let (reader, now) = (reader.to_owned(), get_shared_time(system).await?);
+    let (reader, now) = (reader.to_owned(), system.database_now().await?);
     let advance = async move |tx: &mut Tx| {
         tx.exec(ADVANCE_READER, args![reader, from.written_by, from.number, to.written_by, to.number, now]).await
     };
@@ -126,7 +118,7 @@ pub async fn delete_reader(system: &Db, reader: &str) -> Result<()> {
 /// Whether a reader was alive within the last `within_ms`. None if it was deleted.
 pub async fn find_reader_liveness(system: &Db, reader: &str, within_ms: i64) -> Result<Option<bool>> {
     let seen_at: Option<Timestamp> = system.find(READER_SEEN, args![reader]).await?;
-    let since = get_shared_time(system).await?.plus_ms(-within_ms);
+    let since = system.database_now().await?.plus_ms(-within_ms);
     Ok(seen_at.map(|seen_at| seen_at >= since))
 }
 
@@ -162,7 +154,7 @@ pub async fn list_changes_after(system: &Db, after: ChangePosition, limit: i64) 
 /// Deletes at most `limit` changes that every reader has passed, and returns how many. Readers that were not alive for
 /// `forget_after_ms` are deleted, too. On SQLite the last change stays, because the next one is numbered from it.
 pub async fn delete_passed_changes(system: &Db, forget_after_ms: i64, limit: i64) -> Result<u64> {
-    let now = get_shared_time(system).await?;
+    let now = system.database_now().await?;
     let (seen_before, seen_after) = (now.plus_ms(-forget_after_ms), now.plus_ms(forget_after_ms));
     let clean = async move |tx: &mut Tx| {
         // Only one node at a time: two would wait for each other's rows.

@@ -6,6 +6,7 @@ use crate::args;
 use crate::base::{Error, MINUTE_MS, Result, Timestamp, WallClock};
 
 use super::delta::LAST_TICK;
+use super::tick::Tick;
 use super::tx::EngineConnection;
 use super::{DatabaseEngine, Tx};
 
@@ -37,13 +38,6 @@ pub const STATEMENTS: &[(&str, &str)] = &[
     ("NEXT_SEQUENCE", NEXT_SEQUENCE),
     ("LAST_TICK", LAST_TICK),
 ];
-
-/// The time and the sequence of a tenant's write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tick {
-    pub at: Timestamp,
-    pub sequence: i64,
-}
 
 impl Tx {
     /// Advances the tenant's clock, once per transaction; further calls return the same tick.
@@ -78,7 +72,7 @@ impl Tx {
 
     /// Advances the tenant's clock without waiting; [`Tx::tick`] returns the tick. On PostgreSQL the statement is deferred
     /// and sent with the next awaited one, and queries after it run under the clock's lock.
-    pub async fn send_tick(&mut self) -> Result<()> {
+    pub async fn defer_tick(&mut self) -> Result<()> {
         if self.tick.is_some() || self.pending_tick.is_some() {
             return Ok(());
         }
@@ -86,7 +80,7 @@ impl Tx {
             return self.tick().await.map(drop);
         }
         // `FIRST_TICK`, because whether the clock exists would be known only after the queries behind it have run.
-        self.pending_tick = Some(self.send_query(FIRST_TICK, vec![self.env().now().into()]).await?);
+        self.pending_tick = Some(self.defer_query(FIRST_TICK, vec![self.env().now().into()]).await?);
         Ok(())
     }
 

@@ -6,15 +6,16 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::args;
-use crate::base::{Actor, Env, Error, Result, TenantId, Timestamp, WallClock};
+use crate::base::{Actor, Env, Error, Result, TenantId, Timestamp, WallClock, run_blocking};
 
+use super::database::{Store, StoreBackend};
 use super::handle::{FairnessKey, HandleContext, HandleReach, Purpose};
-use super::job::{BoxedJob, JobOutput, WriteJob, box_job};
 use super::maintenance::MaintenancePermit;
 use super::postgres::PostgresSession;
 use super::row::{RowCallback, set_only_row};
 use super::tx::Tx;
-use super::{Args, DatabaseEngine, FromRow, Row, Select, Store, StoreBackend, dialect};
+use super::write_fn::{BoxedWrite, WriteFn, WriteOutput, box_write};
+use super::{Args, DatabaseEngine, FromRow, Row, Select, dialect};
 
 /// How long a caller waits for maintenance before it fails with 503.
 const MAINTENANCE_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -49,14 +50,6 @@ impl Db {
         self.handle.tenant_id()
     }
 
-    /// The purpose of a system handle; none on a tenant's handle.
-    pub fn purpose(&self) -> Option<Purpose> {
-        match self.handle.reach {
-            HandleReach::System(purpose) => Some(purpose),
-            HandleReach::Tenant(..) => None,
-        }
-    }
-
     pub fn actor(&self) -> &Actor {
         &self.handle.actor
     }
@@ -77,13 +70,13 @@ impl Db {
         }
     }
 
-    /// Waits until this process runs no other maintenance job of the tenant, and on SQLite no maintenance job at all.
-    /// Without the permit, the writes of requests on SQLite would wait for all queued maintenance jobs, and on PostgreSQL
-    /// each job would hold a connection while it waits for the tenant's clock. The permit is held until the write is
+    /// Waits until this process runs no other maintenance write of the tenant, and on SQLite no maintenance write at all.
+    /// Without the permit, the writes of requests on SQLite would wait for all queued maintenance writes, and on PostgreSQL
+    /// each write would hold a connection while it waits for the tenant's clock. The permit is held until the write is
     /// committed, even if the caller is gone.
     pub async fn acquire_maintenance_permit(&self) -> Result<MaintenancePermit> {
         let key = self.tenant_id().map_or(FairnessKey::System, FairnessKey::Tenant);
-        self.store.0.maintenance_limiter.acquire(key, MAINTENANCE_WAIT_MAX).await.map(MaintenancePermit)
+        self.store.maintenance_limiter().acquire(key, MAINTENANCE_WAIT_MAX).await.map(MaintenancePermit)
     }
 
     /// The database's time: its own where it has a clock, because the clock of a command's machine may be wrong.
@@ -113,31 +106,31 @@ impl Db {
             + (received_at.as_millis() - database_time.as_millis()).min(0))
     }
 
-    /// Runs `job` as one transaction. Returns when all of its changes are on disk, or none.
+    /// Runs `write` as one transaction. Returns when all of its changes are on disk, or none.
     ///
-    /// The job runs to its end even if the caller stops waiting. It may await only its transaction, and should be
+    /// The write runs to its end even if the caller stops waiting. It may await only its transaction, and should be
     /// short: on SQLite all other writes wait for it. "Unavailable" can mean that the outcome of a commit is unknown; it is
     /// never retried here.
     pub async fn write<R: Send + 'static>(
         &self,
-        job: impl for<'t> WriteJob<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+        write: impl for<'t> WriteFn<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<R> {
-        downcast_output(self.run_job(box_job(job), None).await?)
+        downcast_output(self.run_write(box_write(write), None).await?)
     }
 
-    /// Like [`Db::write`], for a maintenance job that changes many pages. On SQLite it is not part of a group commit: inside
-    /// a savepoint, each statement that changes several rows reads the list of all pages that the job has changed so far.
+    /// Like [`Db::write`], for a maintenance write that changes many pages. On SQLite it is not part of a group commit: inside
+    /// a savepoint, each statement that changes several rows reads the list of all pages that the write has changed so far.
     pub async fn write_in_own_commit<R: Send + 'static>(
         &self,
         permit: MaintenancePermit,
-        job: impl for<'t> WriteJob<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+        write: impl for<'t> WriteFn<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
     ) -> Result<R> {
-        downcast_output(self.run_job(box_job(job), Some(permit)).await?)
+        downcast_output(self.run_write(box_write(write), Some(permit)).await?)
     }
 
-    fn run_job(&self, job: BoxedJob, permit: Option<MaintenancePermit>) -> BoxFuture<'_, Result<JobOutput>> {
+    fn run_write(&self, write: BoxedWrite, permit: Option<MaintenancePermit>) -> BoxFuture<'_, Result<WriteOutput>> {
         match self.store.backend() {
-            StoreBackend::Sqlite(sqlite) => Box::pin(sqlite.writer.run_job(self.handle.clone(), job, permit)),
+            StoreBackend::Sqlite(sqlite) => Box::pin(sqlite.writer.run_write(self.handle.clone(), write, permit)),
             StoreBackend::Postgres(postgres) => Box::pin(async move {
                 let write_permit = postgres.limiter.acquire_write(self.fairness_key(), postgres.wait_max).await?;
                 let tx = Tx::on_postgres(PostgresSession::for_writing(&postgres.pool).await?, self.handle.clone());
@@ -145,7 +138,7 @@ impl Db {
                 let notifier = self.store.commit_notifier().clone();
                 let write = async move {
                     let _permits = (write_permit, permit);
-                    tx.run_to_commit(job, &notifier).await
+                    tx.run_to_commit(write, &notifier).await
                 };
                 tokio::spawn(write).await.map_err(Error::unavailable)?
             }),
@@ -228,7 +221,7 @@ impl Db {
                     })?;
                     Ok(found)
                 };
-                tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
+                run_blocking(work).await
             }
             StoreBackend::Postgres(_) => self.list(&finished.text, &finished.to_params()).await,
         }
@@ -248,6 +241,35 @@ impl Db {
     }
 }
 
-fn downcast_output<R: 'static>(output: JobOutput) -> Result<R> {
+/// The only ways to a handle.
+impl Store {
+    /// A handle across all tenants, for the service's own work.
+    pub fn system(&self, _: Purpose) -> Db {
+        Db::new(self.clone(), HandleReach::System, Actor::for_system())
+    }
+
+    /// A handle to one tenant's records. Only `kernel/auth` creates it, after its checks.
+    pub(crate) fn tenant(&self, tenant: TenantId, actor: Actor) -> Db {
+        Db::new(self.clone(), HandleReach::Tenant(tenant, tenant.to_string()), actor)
+    }
+
+    /// A handle to one tenant's records for background jobs. Only `kernel/jobs` creates it.
+    pub(crate) fn tenant_job(&self, tenant: TenantId) -> Db {
+        Db::for_job(self.clone(), tenant)
+    }
+
+    #[doc(hidden)]
+    pub fn tenant_for_test(&self, tenant: TenantId, actor: Actor) -> Db {
+        self.tenant(tenant, actor)
+    }
+
+    /// The query plan of a list, for the tests that no list reads rows that it does not show.
+    #[doc(hidden)]
+    pub async fn explain_select(&self, db: &Db, select: &Select) -> Result<Vec<String>> {
+        db.explain_select(select).await
+    }
+}
+
+fn downcast_output<R: 'static>(output: WriteOutput) -> Result<R> {
     output.downcast().map(|output| *output).map_err(|_| Error::internal("a write returned a value of another type"))
 }

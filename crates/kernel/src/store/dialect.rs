@@ -2,16 +2,16 @@
 
 use super::DatabaseEngine;
 
-/// Opens the transaction that a group of SQLite jobs shares. IMMEDIATE takes the write lock at once: a deferred
+/// Opens the transaction that a group of SQLite writes shares. IMMEDIATE takes the write lock at once: a deferred
 /// transaction that finds the lock taken at its first write cannot wait for it.
 pub(super) const SQLITE_BEGIN: &str = "BEGIN IMMEDIATE";
 pub(super) const SQLITE_COMMIT: &str = "COMMIT";
 pub(super) const SQLITE_ROLLBACK: &str = "ROLLBACK";
 
-/// The savepoint that undoes one job of a group commit.
-pub(super) const SQLITE_JOB_OPEN: &str = "SAVEPOINT job";
-pub(super) const SQLITE_JOB_KEEP: &str = "RELEASE job";
-pub(super) const SQLITE_JOB_UNDO: &str = "ROLLBACK TO job";
+/// The savepoint that undoes one write of a group commit.
+pub(super) const SQLITE_WRITE_OPEN: &str = "SAVEPOINT one_write";
+pub(super) const SQLITE_WRITE_KEEP: &str = "RELEASE one_write";
+pub(super) const SQLITE_WRITE_UNDO: &str = "ROLLBACK TO one_write";
 
 /// Connections are read-only by default, as SQLite's readers are, so a write says that it is one.
 pub(super) const POSTGRES_BEGIN: &str = "BEGIN READ WRITE";
@@ -159,14 +159,6 @@ pub(super) fn changes_end(engine: DatabaseEngine) -> &'static str {
         DatabaseEngine::Postgres => {
             "SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT), CAST(0 AS BIGINT)"
         }
-    }
-}
-
-/// Selects the time where several nodes share a database; a single node uses its own clock.
-pub(super) fn select_database_time(engine: DatabaseEngine) -> Option<&'static str> {
-    match engine {
-        DatabaseEngine::Sqlite => None,
-        DatabaseEngine::Postgres => Some("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"),
     }
 }
 

@@ -17,21 +17,6 @@ pub enum Purpose {
     Health,
 }
 
-impl Purpose {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Purpose::SignIn => "sign_in",
-            Purpose::Credentials => "credentials",
-            Purpose::Housekeeping => "housekeeping",
-            Purpose::Jobs => "jobs",
-            Purpose::RateLimits => "rate_limits",
-            Purpose::Startup => "startup",
-            Purpose::Cli => "cli",
-            Purpose::Health => "health",
-        }
-    }
-}
-
 pub(super) struct HandleContext {
     pub reach: HandleReach,
     /// Whether this is a background job of the tenant, which must not delay the tenant's own requests.
@@ -46,7 +31,7 @@ pub(super) struct HandleContext {
 pub(super) enum HandleReach {
     /// The text is kept beside the id because every statement binds it.
     Tenant(TenantId, String),
-    System(Purpose),
+    System,
 }
 
 /// Whose share of queues and limiters a handle uses: tenants are served round-robin, and their jobs have shares of their
@@ -73,7 +58,7 @@ impl HandleContext {
 
     pub fn fairness_key(&self) -> FairnessKey {
         match self.reach {
-            HandleReach::System(_) => FairnessKey::System,
+            HandleReach::System => FairnessKey::System,
             HandleReach::Tenant(id, _) if self.is_job => FairnessKey::Job(id),
             HandleReach::Tenant(id, _) => FairnessKey::Tenant(id),
         }
@@ -82,7 +67,7 @@ impl HandleContext {
     pub fn tenant_id(&self) -> Option<TenantId> {
         match &self.reach {
             HandleReach::Tenant(id, _) => Some(*id),
-            HandleReach::System(_) => None,
+            HandleReach::System => None,
         }
     }
 
@@ -90,7 +75,7 @@ impl HandleContext {
     pub fn bound_tenant(&self) -> Option<&String> {
         match &self.reach {
             HandleReach::Tenant(_, text) => Some(text),
-            HandleReach::System(_) => None,
+            HandleReach::System => None,
         }
     }
 
@@ -98,7 +83,7 @@ impl HandleContext {
     pub fn visible_tenant(&self) -> &str {
         match &self.reach {
             HandleReach::Tenant(_, text) => text,
-            HandleReach::System(_) => dialect::EVERY_TENANT,
+            HandleReach::System => dialect::EVERY_TENANT,
         }
     }
 

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::base::{Env, Error, Result, sha256};
+use crate::base::{Env, Error, Result, run_blocking, sha256};
 
 use super::postgres::execute_batch;
 use super::postgres_fault::map_postgres_error;
@@ -117,7 +117,7 @@ pub(super) async fn migrate_sqlite(
         connection.execute_batch("COMMIT").map_err(map_sqlite_error)?;
         Ok(migration_names(&pending))
     };
-    tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
+    run_blocking(work).await
 }
 
 pub(super) async fn list_pending_sqlite(path: PathBuf, migrations: Migrations) -> Result<Vec<String>> {
@@ -125,7 +125,7 @@ pub(super) async fn list_pending_sqlite(path: PathBuf, migrations: Migrations) -
         let connection = sqlite::open_reader(&path, LOCK_WAIT_MAX)?.connection;
         Ok(migration_names(&load_pending_sqlite(&connection, migrations)?))
     };
-    tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
+    run_blocking(work).await
 }
 
 /// The pending migrations, also of a database that has no table of migrations yet.

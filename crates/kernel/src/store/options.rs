@@ -13,7 +13,7 @@ const QUEUE_MAX: usize = 1_024;
 /// How long a request waits for a connection before it fails with 503: longer than any healthy statement.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// How long SQLite's writer adds jobs to a group: the longest wait of a job that arrives just after the group began, besides
+/// How long SQLite's writer adds writes to a group: the longest wait of one that arrives just after the group began, besides
 /// the commit itself.
 const GROUP_TIME: Duration = Duration::from_millis(3);
 
@@ -108,7 +108,7 @@ impl StoreOptions {
         self
     }
 
-    /// For tests of which jobs share a group.
+    /// For tests of which writes share a group.
     #[doc(hidden)]
     #[must_use]
     pub fn group_time(mut self, group_time: Duration) -> Self {

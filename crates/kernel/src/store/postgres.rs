@@ -165,7 +165,7 @@ impl PostgresSession {
         self.get_client()?.prepare(sql).await.map(drop).map_err(map_postgres_error)
     }
 
-    /// Begins the transaction of a job that has only deferred statements, so that the database's time is known.
+    /// Begins the transaction of a write that has only deferred statements, so that the database's time is known.
     pub async fn begin_if_deferred(&mut self, handle: &HandleContext) -> Result<()> {
         if self.state == SessionState::Beginning && !self.deferred.is_empty() {
             self.send_all(handle, Vec::new(), SendPostamble::Nothing).await?;
@@ -177,7 +177,7 @@ impl PostgresSession {
     pub async fn commit(&mut self, handle: &HandleContext) -> Result<()> {
         match self.state {
             SessionState::InTransaction => {}
-            // A job without statements has begun no transaction.
+            // A write without statements has begun no transaction.
             SessionState::Beginning if self.deferred.is_empty() => return Ok(()),
             _ => return Err(Error::unavailable("nothing could be committed on this connection")),
         }

@@ -80,7 +80,7 @@ pub async fn find_referrers(
     let id = id.to_string();
     let mut pending = Vec::new();
     for referrer in referrers.iter().filter(|referrer| referrer.prefix == prefix) {
-        let found: PendingRows<RowPresence> = tx.send_query(referrer.find, vec![id.as_str().into()]).await?;
+        let found: PendingRows<RowPresence> = tx.defer_query(referrer.find, vec![id.as_str().into()]).await?;
         pending.push((referrer.what, found));
     }
     let mut referring = Vec::new();
@@ -127,7 +127,7 @@ pub async fn send_lookup<'a>(
             format!("SELECT id FROM {} WHERE tenant_id = $1 AND id = ${}{only}", kind.table, index + 2)
         };
         let sql = chunk.iter().enumerate().map(arm).collect::<Vec<_>>().join(" UNION ALL ");
-        pending.push(tx.send_query(sql, chunk.iter().map(|(_, id)| Value::from(*id)).collect()).await?);
+        pending.push(tx.defer_query(sql, chunk.iter().map(|(_, id)| Value::from(*id)).collect()).await?);
     }
     Ok(ReferenceLookup { references, pending })
 }

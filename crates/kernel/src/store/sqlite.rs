@@ -1,6 +1,6 @@
 //! SQLite: opens connections, binds statements and maps errors.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -16,7 +16,6 @@ use crate::base::{Error, Result};
 use super::dialect;
 use super::handle::parameter_mismatch;
 use super::row::RowCallback;
-use super::sqlite_group::GroupState;
 use super::values::to_params;
 use super::{Args, Param, Row, SqliteSynchronous, StoreOptions, Value};
 
@@ -166,6 +165,28 @@ impl LockWait {
 
 fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+}
+
+/// The state of the running group. It never changes on a connection that only reads.
+#[derive(Default)]
+pub(super) struct GroupState {
+    /// Whether a write of the group has written something that is kept.
+    pub has_kept: Cell<bool>,
+    /// Whether that changed any rows.
+    pub has_changed: Cell<bool>,
+    /// The progress of the running write.
+    pub write: Cell<WriteProgress>,
+    /// Rows changed on this connection before the running write.
+    pub changes_before: Cell<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum WriteProgress {
+    #[default]
+    ReadOnly,
+    /// The write is the first of its group with a statement that is no query.
+    Written,
+    WrittenInSavepoint,
 }
 
 /// A connection, with its statements translated for SQLite.

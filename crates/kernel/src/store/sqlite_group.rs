@@ -1,40 +1,16 @@
-//! Group commit on SQLite: the jobs of a group share a transaction, and a savepoint undoes a failed job alone.
+//! Group commit on SQLite: the writes of a group share a transaction, and a savepoint undoes a failed write alone.
 //!
 //! A savepoint copies every page that is changed after it, so it is opened only where it is needed: by the first statement
-//! of a job that writes, and only if an earlier job of the group has written something to keep. If the first job that writes
-//! fails, the whole transaction is rolled back and the group ends. The lock is never released between two jobs, so another
+//! of a write that is no query, and only if an earlier write of the group has something to keep. If the first write with such
+//! a statement fails, the whole transaction is rolled back and the group ends. The lock is never released between two writes, so another
 //! process writes before or after a group and never within it.
-
-use std::cell::Cell;
 
 use rusqlite::Statement;
 
 use crate::base::Result;
 
 use super::dialect;
-use super::sqlite::{SqliteConnection, map_sqlite_error};
-
-/// The state of the running group. It never changes on a connection that only reads.
-#[derive(Default)]
-pub(super) struct GroupState {
-    /// Whether a job of the group has written something that is kept.
-    has_kept: Cell<bool>,
-    /// Whether that changed any rows.
-    has_changed: Cell<bool>,
-    /// The progress of the running job.
-    job: Cell<JobProgress>,
-    /// Rows changed on this connection before the running job.
-    changes_before: Cell<u64>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum JobProgress {
-    #[default]
-    ReadOnly,
-    /// The job is the first of its group that has tried to write.
-    Written,
-    WrittenInSavepoint,
-}
+use super::sqlite::{SqliteConnection, WriteProgress, map_sqlite_error};
 
 impl SqliteConnection {
     /// Begins the transaction of a group; the error says why it could not.
@@ -51,42 +27,42 @@ impl SqliteConnection {
         self.group.has_changed.get()
     }
 
-    /// Begins a job of the group.
-    pub fn open_job(&self) {
-        self.group.job.set(JobProgress::ReadOnly);
+    /// Begins a write of the group.
+    pub fn open_write(&self) {
+        self.group.write.set(WriteProgress::ReadOnly);
         self.group.changes_before.set(self.connection.total_changes());
     }
 
-    /// Called before each statement: opens the savepoint at the first write of a job, where it needs one.
+    /// Called before each statement: opens the savepoint at the first statement that is no query, where the write needs one.
     pub fn open_savepoint_if_needed(&self, statement: &Statement<'_>) -> Result<()> {
-        if self.group.job.get() != JobProgress::ReadOnly || statement.readonly() {
+        if self.group.write.get() != WriteProgress::ReadOnly || statement.readonly() {
             return Ok(());
         }
         let state = if self.group.has_kept.get() {
-            self.exec_control(dialect::SQLITE_JOB_OPEN).map_err(map_sqlite_error)?;
-            JobProgress::WrittenInSavepoint
+            self.exec_control(dialect::SQLITE_WRITE_OPEN).map_err(map_sqlite_error)?;
+            WriteProgress::WrittenInSavepoint
         } else {
-            JobProgress::Written
+            WriteProgress::Written
         };
-        self.group.job.set(state);
+        self.group.write.set(state);
         Ok(())
     }
 
-    /// Ends the job. An error means that the group's transaction is lost. If the job is not kept and was the first to write,
+    /// Ends the write. An error means that the group's transaction is lost. If the write is not kept and was the first to change rows,
     /// the group's transaction is rolled back.
-    pub fn close_job(&self, is_kept: bool) -> Result<(), String> {
+    pub fn close_write(&self, is_kept: bool) -> Result<(), String> {
         let group = &self.group;
         if is_kept && self.connection.total_changes() != group.changes_before.get() {
             group.has_changed.set(true);
         }
-        let not_undone = |error| format!("the job was not undone: {error}");
-        match (group.job.get(), is_kept) {
-            (JobProgress::ReadOnly, _) => return Ok(()),
-            (JobProgress::Written, true) => {}
-            (JobProgress::Written, false) => return self.exec_control(dialect::SQLITE_ROLLBACK).map_err(not_undone),
-            (JobProgress::WrittenInSavepoint, true) => self.release_savepoint()?,
-            (JobProgress::WrittenInSavepoint, false) => {
-                self.exec_control(dialect::SQLITE_JOB_UNDO).map_err(not_undone)?;
+        let not_undone = |error| format!("the write was not undone: {error}");
+        match (group.write.get(), is_kept) {
+            (WriteProgress::ReadOnly, _) => return Ok(()),
+            (WriteProgress::Written, true) => {}
+            (WriteProgress::Written, false) => return self.exec_control(dialect::SQLITE_ROLLBACK).map_err(not_undone),
+            (WriteProgress::WrittenInSavepoint, true) => self.release_savepoint()?,
+            (WriteProgress::WrittenInSavepoint, false) => {
+                self.exec_control(dialect::SQLITE_WRITE_UNDO).map_err(not_undone)?;
                 return self.release_savepoint();
             }
         }
@@ -95,7 +71,7 @@ impl SqliteConnection {
     }
 
     fn release_savepoint(&self) -> Result<(), String> {
-        self.exec_control(dialect::SQLITE_JOB_KEEP).map_err(|error| format!("the savepoint did not end: {error}"))
+        self.exec_control(dialect::SQLITE_WRITE_KEEP).map_err(|error| format!("the savepoint did not end: {error}"))
     }
 }
 
@@ -126,9 +102,9 @@ mod tests {
 
     /// Runs a job that writes a number and is kept or undone.
     fn run_test_job(lite: &SqliteConnection, number: i64, is_kept: bool) {
-        lite.open_job();
+        lite.open_write();
         lite.exec(None, INSERT, args![number]).unwrap();
-        lite.close_job(is_kept).unwrap();
+        lite.close_write(is_kept).unwrap();
     }
 
     fn list_rows(connection: &rusqlite::Connection) -> Vec<i64> {
@@ -153,9 +129,9 @@ mod tests {
     #[test]
     fn the_first_that_fails_ends_the_group() {
         with_group(|lite, other| {
-            lite.open_job();
+            lite.open_write();
             lite.query_each(None, "SELECT n FROM t", args![], &mut |_| Ok(())).unwrap();
-            lite.close_job(true).unwrap();
+            lite.close_write(true).unwrap();
             assert!(!lite.connection.is_autocommit(), "what only reads is no reason");
             run_test_job(lite, 1, false);
             assert!(lite.connection.is_autocommit() && !lite.end_group());
@@ -170,10 +146,10 @@ mod tests {
     fn a_job_that_wrote_nothing_is_not_undone() {
         with_group(|lite, other| {
             run_test_job(lite, 1, true);
-            lite.open_job();
+            lite.open_write();
             lite.query_each(None, "SELECT n FROM t", args![], &mut |_| Ok(())).unwrap();
-            assert_eq!(lite.group.job.get(), JobProgress::ReadOnly, "and has no savepoint");
-            lite.close_job(false).unwrap();
+            assert_eq!(lite.group.write.get(), WriteProgress::ReadOnly, "and has no savepoint");
+            lite.close_write(false).unwrap();
             lite.exec_control(dialect::SQLITE_COMMIT).unwrap();
             assert_eq!(list_rows(other), [1]);
         });
@@ -187,9 +163,9 @@ mod tests {
             assert!(lite.end_group());
             lite.begin_group().unwrap();
             // The statement writes but changes no row.
-            lite.open_job();
+            lite.open_write();
             lite.exec(None, "DELETE FROM t WHERE n = $1", args![7_i64]).unwrap();
-            lite.close_job(true).unwrap();
+            lite.close_write(true).unwrap();
             run_test_job(lite, 9, false);
             lite.exec_control(dialect::SQLITE_COMMIT).unwrap();
             assert!(!lite.end_group());

@@ -1,8 +1,8 @@
 //! The one thread that writes to SQLite, with group commit.
 //!
-//! Jobs that were queued while the last group was written to disk, and those that arrive while a group runs, form the next
+//! Writes that were queued while the last group was written to disk, and those that arrive while a group runs, form the next
 //! group: one COMMIT makes all of them durable, and only then do their callers get an answer. So all share the cost of one
-//! fsync. A failed job is undone alone (see `sqlite_group.rs`); if the group itself fails, all of its jobs fail, because
+//! fsync. A failed write is undone alone (see `sqlite_group.rs`); if the group itself fails, all of its writes fail, because
 //! each may have read what the others wrote.
 //!
 //! Tenants are served round-robin, and a group is short: a tenant with one write waits for about one group, however many
@@ -19,13 +19,13 @@ use crate::base::{Error, Result, TenantId};
 
 use super::commit_notifier::CommitNotifier;
 use super::handle::{FairnessKey, HandleContext};
-use super::job::{BoxedJob, JobOutput};
 use super::maintenance::{MaintenancePace, MaintenancePermit};
 use super::sqlite_queue::FairQueue;
 use super::tx::Tx;
+use super::write_fn::{BoxedWrite, WriteOutput};
 use super::{StoreOptions, dialect};
 
-/// Jobs of one group commit. More would delay the first job without making the fsync noticeably cheaper per job.
+/// Writes of one group commit. More would delay the first write without making the fsync noticeably cheaper per write.
 const GROUP_MAX: usize = 256;
 
 /// On a slow disk a group lasts as long as the last commit, so that at most half of the time is spent waiting for the disk.
@@ -65,12 +65,12 @@ impl SqliteWriter {
         Ok(SqliteWriter { queue, thread: Mutex::new(Some(handle)), failing, pace, ended })
     }
 
-    pub async fn run_job(
+    pub async fn run_write(
         &self,
         handle: Arc<HandleContext>,
-        job: BoxedJob,
+        write: BoxedWrite,
         permit: Option<MaintenancePermit>,
-    ) -> Result<JobOutput> {
+    ) -> Result<WriteOutput> {
         let (reply, answer) = oneshot::channel();
         let tenant = handle.tenant_id();
         let mut key = handle.fairness_key();
@@ -82,8 +82,10 @@ impl SqliteWriter {
             // Not behind the writes of its own tenant: all other maintenance waits for its permit.
             key = tenant.map_or(key, FairnessKey::Job);
         }
-        self.queue
-            .push(key, QueuedWrite { work: Some((handle, job)), permit, tenant, outcome: None, notify: None, reply })?;
+        self.queue.push(
+            key,
+            QueuedWrite { work: Some((handle, write)), permit, tenant, outcome: None, notify: None, reply },
+        )?;
         answer.await.map_err(|_| Error::unavailable("the writer stopped before it answered"))?
     }
 
@@ -103,7 +105,7 @@ impl SqliteWriter {
         while ended.changed().await.is_ok() {}
     }
 
-    /// Refuses further jobs, finishes the queued ones, and waits for the thread to end.
+    /// Refuses further writes, finishes the queued ones, and waits for the thread to end.
     pub async fn close(&self) {
         self.queue.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -120,22 +122,22 @@ impl Drop for SqliteWriter {
     }
 }
 
-/// A job in the queue, and then in its group until the commit.
+/// A write in the queue, and then in its group until the commit.
 struct QueuedWrite {
-    work: Option<(Arc<HandleContext>, BoxedJob)>,
-    /// A maintenance job is not part of a group commit. Its permit is released after the commit.
+    work: Option<(Arc<HandleContext>, BoxedWrite)>,
+    /// A maintenance write is not part of a group commit. Its permit is released after the commit.
     permit: Option<MaintenancePermit>,
     tenant: Option<TenantId>,
-    outcome: Option<Result<JobOutput>>,
+    outcome: Option<Result<WriteOutput>>,
     notify: Option<TenantId>,
-    reply: oneshot::Sender<Result<JobOutput>>,
+    reply: oneshot::Sender<Result<WriteOutput>>,
 }
 
 impl QueuedWrite {
-    /// Runs the job. An error means that the group's transaction is lost.
+    /// Runs the write. An error means that the group's transaction is lost.
     fn run(&mut self, tx: &mut Tx) -> Result<(), String> {
-        if let Some((handle, job)) = self.work.take() {
-            let outcome = tx.run_in_group(handle, job)?;
+        if let Some((handle, write)) = self.work.take() {
+            let outcome = tx.run_in_group(handle, write)?;
             self.notify = tx.tenant_to_notify().filter(|_| outcome.is_ok());
             self.outcome = Some(outcome);
         }
@@ -171,7 +173,7 @@ struct WriterThread {
     notifier: CommitNotifier,
     group_time: Duration,
     last_commit: Duration,
-    /// The first job of the next group: a maintenance job that was taken from the queue but cannot share a group.
+    /// The first write of the next group: a maintenance write that was taken from the queue but cannot share a group.
     next: Option<QueuedWrite>,
 }
 
@@ -191,10 +193,10 @@ impl WriterThread {
     fn write_group(&mut self, group: &mut Vec<QueuedWrite>) {
         let started_at = Instant::now();
         let outcome = self.commit_group(group);
-        for job in &*group {
-            match job.permit {
-                None => self.pace.record_write(job.tenant, started_at),
-                Some(_) => self.pace.record_job(job.tenant, started_at, Instant::now()),
+        for write in &*group {
+            match write.permit {
+                None => self.pace.record_write(write.tenant, started_at),
+                Some(_) => self.pace.record_maintenance(write.tenant, started_at, Instant::now()),
             }
         }
         // A group without kept changes wrote nothing to disk, so it proves nothing about the disk.
@@ -209,8 +211,8 @@ impl WriterThread {
                 metrics::counter!("store_groups_failed").increment(1);
             }
         }
-        for job in group.drain(..) {
-            job.send_reply(&outcome, &self.notifier);
+        for write in group.drain(..) {
+            write.send_reply(&outcome, &self.notifier);
         }
     }
 
@@ -218,7 +220,7 @@ impl WriterThread {
         // A transaction is open here only if the last rollback failed.
         self.tx.rollback_if_open();
         if let Err(reason) = self.tx.begin_group() {
-            // The queued jobs fail, too: each would wait as long for the lock as this group did.
+            // The queued writes fail, too: each would wait as long for the lock as this group did.
             group.extend(std::iter::from_fn(|| self.queue.take_next()).take(GROUP_MAX - group.len()));
             self.tx.rollback_if_open();
             return Err(reason);
@@ -226,7 +228,7 @@ impl WriterThread {
         let ran = self.run_group(group);
         let started = Instant::now();
         let ended = ran.and_then(|()| {
-            // A job that was undone may have ended the transaction.
+            // A write that was undone may have ended the transaction.
             if self.tx.is_idle() {
                 return Ok(());
             }
@@ -240,14 +242,14 @@ impl WriterThread {
         ended
     }
 
-    /// Runs the first job and then the next in the queue, until the queue is empty or the group is large or long enough. A
-    /// maintenance job is a group of its own.
+    /// Runs the first write and then the next in the queue, until the queue is empty or the group is large or long enough. A
+    /// maintenance write is a group of its own.
     fn run_group(&mut self, group: &mut Vec<QueuedWrite>) -> Result<(), String> {
         let (started, time) = (Instant::now(), self.group_time.max(self.last_commit.min(LAST_COMMIT_MAX)));
         let mut next = group.pop();
-        while let Some(mut job) = next.take() {
-            let (ran, is_alone) = (job.run(&mut self.tx), job.permit.is_some());
-            group.push(job);
+        while let Some(mut write) = next.take() {
+            let (ran, is_alone) = (write.run(&mut self.tx), write.permit.is_some());
+            group.push(write);
             ran?;
             let is_over = group.len() >= GROUP_MAX || started.elapsed() >= time || self.tx.is_idle();
             if !is_alone && !is_over {

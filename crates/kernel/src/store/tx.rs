@@ -1,29 +1,18 @@
 //! A transaction in progress, the same on both engines.
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::mem::replace;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
-
-use futures_util::FutureExt;
 
 use crate::base::{Actor, ActorKind, Env, Error, Result, TenantId, Timestamp, sha256};
 
-use super::clock::Tick;
-use super::commit_notifier::CommitNotifier;
 use super::handle::HandleContext;
-use super::job::{BoxedJob, JobOutput};
 use super::postgres::PostgresSession;
 use super::row::{RowCallback, set_only_row};
-use super::sqlite::{self, SqliteConnection};
+use super::sqlite::SqliteConnection;
+use super::tick::Tick;
 use super::values::to_params;
 use super::{Args, DatabaseEngine, Followers, FromRow, Select, Value, dialect};
-
-/// How long a whole write may hold its connection to PostgreSQL. Statements have their own, shorter limit; this one
-/// ends a job that awaits something other than its transaction and would never release the connection.
-const JOB_TIME_MAX: Duration = Duration::from_mins(1);
 
 /// A transaction in progress.
 ///
@@ -34,17 +23,17 @@ pub struct Tx {
     pub(super) handle: Arc<HandleContext>,
     pub(super) doomed: bool,
     pub(super) tick: Option<Tick>,
-    /// The tick of a clock that was advanced by [`Tx::send_tick`] and not awaited yet.
+    /// The tick of a clock that was advanced by [`Tx::defer_tick`] and not awaited yet.
     pub(super) pending_tick: Option<PendingRows<(Timestamp, i64)>>,
     pub(super) sequence_used: bool,
     /// Whether waiting readers are notified after the commit.
-    notify_after_commit: bool,
+    pub(super) notify_after_commit: bool,
 }
 
 /// The actor before a workflow took over: see [`Tx::act_as`].
 pub struct PreviousActor(Arc<HandleContext>);
 
-/// The rows of a query that was sent and not awaited yet: see [`Tx::send_query`].
+/// The rows of a query that was sent and not awaited yet: see [`Tx::defer_query`].
 pub struct PendingRows<T>(PendingRowsState<T>);
 
 enum PendingRowsState<T> {
@@ -59,6 +48,26 @@ pub(super) enum EngineConnection {
 }
 
 impl Tx {
+    pub(super) fn on_sqlite(connection: SqliteConnection, handle: Arc<HandleContext>) -> Self {
+        Tx::new(EngineConnection::Sqlite(connection), handle)
+    }
+
+    pub(super) fn on_postgres(session: PostgresSession, handle: Arc<HandleContext>) -> Self {
+        Tx::new(EngineConnection::Postgres(session), handle)
+    }
+
+    fn new(connection: EngineConnection, handle: Arc<HandleContext>) -> Self {
+        Tx {
+            connection,
+            handle,
+            doomed: false,
+            tick: None,
+            pending_tick: None,
+            sequence_used: false,
+            notify_after_commit: false,
+        }
+    }
+
     pub fn tenant_id(&self) -> Option<TenantId> {
         self.handle.tenant_id()
     }
@@ -104,7 +113,7 @@ impl Tx {
     /// next awaited statement or with the commit, so it costs no round trip. If it fails, the next awaited statement returns
     /// its error; the error names the failed statement, and its broken constraint is not taken for one of the awaited
     /// statement.
-    pub async fn enqueue(&mut self, sql: &'static str, values: Vec<Value>) -> Result<()> {
+    pub async fn defer_exec(&mut self, sql: &'static str, values: Vec<Value>) -> Result<()> {
         if let EngineConnection::Postgres(session) = &mut self.connection {
             self.handle.env.statements.add_one();
             session.defer_statement(sql, values);
@@ -114,8 +123,8 @@ impl Tx {
         done.map(drop).map_err(|error| error.in_statement(sql))
     }
 
-    /// Like [`Tx::enqueue`], once for each row of values.
-    pub async fn enqueue_each(&mut self, sql: &'static str, rows: Vec<Vec<Value>>) -> Result<()> {
+    /// Like [`Tx::defer_exec`], once for each row of values.
+    pub async fn defer_exec_each(&mut self, sql: &'static str, rows: Vec<Vec<Value>>) -> Result<()> {
         if let EngineConnection::Postgres(session) = &mut self.connection {
             for values in rows {
                 self.handle.env.statements.add_one();
@@ -142,8 +151,8 @@ impl Tx {
     }
 
     /// Runs a query in order with the others; [`Tx::await_rows`] returns its rows. On PostgreSQL it is deferred and sent
-    /// with the next awaited statement, which returns its error if it fails, as after [`Tx::enqueue`].
-    pub async fn send_query<T: FromRow>(
+    /// with the next awaited statement, which returns its error if it fails, as after [`Tx::defer_exec`].
+    pub async fn defer_query<T: FromRow>(
         &mut self,
         sql: impl Into<Cow<'static, str>>,
         values: Vec<Value>,
@@ -157,7 +166,7 @@ impl Tx {
             .map(|rows| PendingRows(PendingRowsState::Ready(rows)))
     }
 
-    /// All rows of a query sent by [`Tx::send_query`].
+    /// All rows of a query sent by [`Tx::defer_query`].
     pub async fn await_rows<T: FromRow>(&mut self, pending: PendingRows<T>) -> Result<Vec<T>> {
         let number = match pending.0 {
             PendingRowsState::Ready(rows) => return Ok(rows),
@@ -263,12 +272,12 @@ impl Tx {
     ///
     /// On SQLite this always succeeds, because there is one writer. On PostgreSQL it does not wait for another holder.
     pub async fn try_lock(&mut self, name: &str) -> Result<bool> {
-        let pending = self.send_try_lock(name);
+        let pending = self.defer_try_lock(name);
         Ok(self.await_rows(pending).await?.contains(&true))
     }
 
     /// The same without waiting: [`Tx::await_rows`] returns whether the lock was taken. Later queries run under it.
-    pub fn send_try_lock(&mut self, name: &str) -> PendingRows<bool> {
+    pub fn defer_try_lock(&mut self, name: &str) -> PendingRows<bool> {
         PendingRows(match &mut self.connection {
             EngineConnection::Sqlite(_) => PendingRowsState::Ready(vec![true]),
             EngineConnection::Postgres(session) => {
@@ -278,164 +287,4 @@ impl Tx {
             }
         })
     }
-}
-
-/// How the engines run a job.
-impl Tx {
-    pub(super) fn on_sqlite(connection: SqliteConnection, handle: Arc<HandleContext>) -> Self {
-        Tx::new(EngineConnection::Sqlite(connection), handle)
-    }
-
-    pub(super) fn on_postgres(session: PostgresSession, handle: Arc<HandleContext>) -> Self {
-        Tx::new(EngineConnection::Postgres(session), handle)
-    }
-
-    fn new(connection: EngineConnection, handle: Arc<HandleContext>) -> Self {
-        Tx {
-            connection,
-            handle,
-            doomed: false,
-            tick: None,
-            pending_tick: None,
-            sequence_used: false,
-            notify_after_commit: false,
-        }
-    }
-
-    /// Begins the transaction of a group commit on SQLite.
-    pub(super) fn begin_group(&self) -> Result<(), String> {
-        self.get_sqlite()?.begin_group()
-    }
-
-    /// Whether the group that has ended changed something.
-    pub(super) fn end_group(&self) -> bool {
-        self.get_sqlite().is_ok_and(SqliteConnection::end_group)
-    }
-
-    /// Runs a job on SQLite's writer thread. The outer error means that the whole transaction is lost. A failed job that was
-    /// the first to write ends the transaction.
-    pub(super) fn run_in_group(
-        &mut self,
-        handle: Arc<HandleContext>,
-        job: BoxedJob,
-    ) -> Result<Result<JobOutput>, String> {
-        self.handle = handle;
-        self.doomed = false;
-        self.tick = None;
-        self.pending_tick = None;
-        self.sequence_used = false;
-        self.notify_after_commit = false;
-        self.get_sqlite()?.open_job();
-        // The future is dropped inside in any case, so that nothing of the job is left when it is undone.
-        let result = std::panic::catch_unwind(AssertUnwindSafe(|| job(&mut *self).now_or_never()));
-        let outcome = self.fail_if_doomed(match result {
-            Ok(Some(outcome)) => outcome,
-            Ok(None) => Err(Error::internal("a write awaited something else than its transaction")),
-            Err(panic) => Err(panic_error(panic.as_ref())),
-        });
-        // A full disk or an I/O error makes SQLite roll back everything by itself.
-        if self.is_idle() {
-            let reason = outcome.err().map_or_else(String::new, |error| error.to_string());
-            return Err(format!("SQLite gave up the transaction: {reason}"));
-        }
-        self.get_sqlite()?.close_job(outcome.is_ok())?;
-        Ok(outcome)
-    }
-
-    fn get_sqlite(&self) -> Result<&SqliteConnection, String> {
-        match &self.connection {
-            EngineConnection::Sqlite(lite) => Ok(lite),
-            EngineConnection::Postgres(_) => Err("only SQLite runs jobs in groups".to_owned()),
-        }
-    }
-
-    /// Runs a job on PostgreSQL. The caller has spawned this, so it always runs to its end.
-    pub(super) async fn run_to_commit(mut self, job: BoxedJob, notifier: &CommitNotifier) -> Result<JobOutput> {
-        let run = async {
-            let output = job(&mut self).await?;
-            if self.pending_tick.is_some() {
-                self.tick().await?;
-            }
-            if let EngineConnection::Postgres(session) = &mut self.connection {
-                session.begin_if_deferred(&self.handle).await?;
-            }
-            Ok(output)
-        };
-        let result = AssertUnwindSafe(tokio::time::timeout(JOB_TIME_MAX, run)).catch_unwind().await;
-        let outcome = self.fail_if_doomed(match result {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(Error::unavailable("the write took too long")),
-            Err(panic) => Err(panic_error(panic.as_ref())),
-        });
-        let outcome = outcome.and_then(|output| self.check_node_clock().map(|()| output));
-        let tenant = self.tenant_to_notify();
-        let EngineConnection::Postgres(session) = &mut self.connection else {
-            return outcome;
-        };
-        let ended = match outcome {
-            Ok(output) => session.commit(&self.handle).await.map(|()| output),
-            failed => failed,
-        };
-        match &ended {
-            Ok(_) => notifier.notify_commit(tenant),
-            Err(_) => session.rollback().await,
-        }
-        ended
-    }
-
-    fn fail_if_doomed<R>(&self, outcome: Result<R>) -> Result<R> {
-        match outcome {
-            Ok(_) if self.doomed => {
-                Err(Error::internal("a statement of the write failed and its error was swallowed; all was undone"))
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// Runs a fixed statement on SQLite. On PostgreSQL the session controls the transaction.
-    pub(super) fn exec_control(&self, sql: &str) -> rusqlite::Result<()> {
-        match &self.connection {
-            EngineConnection::Sqlite(lite) => lite.exec_control(sql),
-            EngineConnection::Postgres(_) => Ok(()),
-        }
-    }
-
-    /// Whether SQLite is outside a transaction.
-    pub(super) fn is_idle(&self) -> bool {
-        matches!(&self.connection, EngineConnection::Sqlite(lite) if lite.connection.is_autocommit())
-    }
-
-    /// Rolls a failed transaction of SQLite back, unless SQLite has done so.
-    pub(super) fn rollback_if_open(&self) {
-        if !self.is_idle()
-            && let Err(error) = self.exec_control(dialect::SQLITE_ROLLBACK)
-        {
-            tracing::error!(%error, "failed to roll back a transaction");
-        }
-    }
-
-    /// Writes to SQLite's file without changing anything, to check whether the disk accepts writes again.
-    pub(super) fn probe_write(&mut self) -> Result<()> {
-        let EngineConnection::Sqlite(SqliteConnection { connection, .. }) = &self.connection else {
-            return Ok(());
-        };
-        let version: i64 =
-            connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sqlite::map_sqlite_error)?;
-        connection.pragma_update(None, "user_version", version).map_err(sqlite::map_sqlite_error)
-    }
-
-    pub(super) fn checkpoint_log(&self) -> rusqlite::Result<()> {
-        match &self.connection {
-            EngineConnection::Sqlite(lite) => {
-                lite.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-            }
-            EngineConnection::Postgres(_) => Ok(()),
-        }
-    }
-}
-
-fn panic_error(panic: &(dyn Any + Send)) -> Error {
-    let message = panic.downcast_ref::<&str>().copied();
-    let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Error::internal(format!("a write panicked: {}", message.unwrap_or("without a message")))
 }

@@ -7,7 +7,7 @@ use kernel::auth::{CredentialRef, PlainKey, Rights};
 use kernel::base::{ApiKeyId, Code, DAY_MS, Error, HOUR_MS, MINUTE_MS, Result, Secrets, TenantId, Timestamp};
 use kernel::events;
 use kernel::http::IfMatch;
-use kernel::store::{Db, STEP_ROWS, Tx, Value};
+use kernel::store::{BATCH_ROWS, Db, Tx, Value};
 
 use super::descendants::KeyBounds;
 use super::descendants::store::{
@@ -108,7 +108,7 @@ pub async fn create_api_key(tx: &mut Tx, rights: &Rights, input: ApiKeyInput, se
         created_at: at.into(),
         updated_at: at.into(),
     };
-    tx.enqueue(INSERT, row.into_vec()).await?;
+    tx.defer_exec(INSERT, row.into_vec()).await?;
     let plain = insert_secret(tx, id, plain, secrets).await?;
     audit::record_entry(tx, NewAuditEntry::new("api_key.create", "api_key", id)).await?;
     let record = read_shown(tx, id).await?;
@@ -262,25 +262,18 @@ pub async fn publish_expiry(tx: &mut Tx, id: ApiKeyId, before: Timestamp) -> Res
 /// Clamps future timestamps of keys, before the tenant's clock is set back. Returns how many keys changed.
 pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
     let (key_end, overlap_end) = (now.plus_ms(EXPIRES_DAYS_MAX * DAY_MS), now.plus_ms(OVERLAP_HOURS_MAX * HOUR_MS));
-    let mut all = 0;
-    loop {
-        let clamped_rows = db.write(async move |tx| {
-            let found: Vec<(ApiKeyId, Timestamp)> = tx.list(IN_FUTURE, args![now, STEP_ROWS]).await?;
-            let (mut overlaps, mut keys): (Vec<Vec<Value>>, Vec<Vec<Value>>) = (Vec::new(), Vec::new());
-            for (id, changed_at) in found {
-                let later_ms = changed_at.as_millis() - now.as_millis();
-                overlaps.push(vec![id.into(), later_ms.into(), now.into(), overlap_end.into()]);
-                keys.push(vec![id.into(), now.into(), key_end.into()]);
-            }
-            tx.exec_each(CLAMP_OVERLAP, &overlaps).await?;
-            tx.exec_each(CLAMP_FUTURE, &keys).await
-        });
-        let clamped_rows = clamped_rows.await?;
-        all += clamped_rows;
-        if clamped_rows < STEP_ROWS.unsigned_abs() {
-            break;
+    let clamp = db.write_in_batches(BATCH_ROWS, async move |tx| {
+        let found: Vec<(ApiKeyId, Timestamp)> = tx.list(IN_FUTURE, args![now, BATCH_ROWS]).await?;
+        let (mut overlaps, mut keys): (Vec<Vec<Value>>, Vec<Vec<Value>>) = (Vec::new(), Vec::new());
+        for (id, changed_at) in found {
+            let later_ms = changed_at.as_millis() - now.as_millis();
+            overlaps.push(vec![id.into(), later_ms.into(), now.into(), overlap_end.into()]);
+            keys.push(vec![id.into(), now.into(), key_end.into()]);
         }
-    }
-    db.exec_in_steps(UNANNOUNCE, vec![now.plus_ms(ANNOUNCE_MS).into()]).await?;
-    Ok(all)
+        tx.exec_each(CLAMP_OVERLAP, &overlaps).await?;
+        tx.exec_each(CLAMP_FUTURE, &keys).await
+    });
+    let clamped = clamp.await?;
+    db.exec_in_batches(UNANNOUNCE, vec![now.plus_ms(ANNOUNCE_MS).into()]).await?;
+    Ok(clamped)
 }

@@ -9,9 +9,7 @@ use kernel::base::{Code, Error, Label, RecordId, Result, Timestamp, check_slug};
 use kernel::events;
 use kernel::http::IfMatch;
 use kernel::store::references;
-use kernel::store::{ChangeKey, Db, FromRow, Row, Tick, Tx, Value};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kernel::store::{ChangeKey, Db, FromRow, Row, Tick, Tx, Value, to_json};
 use serde_json::json;
 
 use super::input::OrganizationInput;
@@ -20,7 +18,6 @@ use super::{
     ORGANIZATION_CREATED, ORGANIZATION_DELETED, ORGANIZATION_UPDATED, ORGANIZATIONS_MAX, Organization, OrganizationId,
     UpdatedOrganization, diff_organizations,
 };
-use crate::clamping::clamp_records;
 
 kernel::columns! {
     /// Every column of an organization.
@@ -53,9 +50,6 @@ const KIND: &str = "organization";
 /// Rows of one read when the command line lists everything: some are tens of kilobytes.
 const LIST_ROWS: i64 = 100;
 
-/// Longer values are left out of the audit trail.
-const AUDITED_BYTES_MAX: usize = 1_000;
-
 /// Sorts after every character of a slug.
 const BEHIND_LETTERS: char = '{';
 
@@ -78,9 +72,9 @@ impl FromRow for StoredOrganization {
         const AT: OrganizationColumns<usize> = OrganizationColumns::AT;
         let organization = kernel::read_record!(row, OrganizationColumns => Organization {
             id, name, slug, external_id, archived, version, created_at, updated_at;
-            domains: from_json(&row.get::<String>(AT.domains)?)?,
-            tags: from_json(&row.get::<String>(AT.tags)?)?,
-            custom_fields: from_json(&row.get::<String>(AT.custom_fields)?)?,
+            domains: row.get_json(AT.domains)?,
+            tags: row.get_json(AT.tags)?,
+            custom_fields: row.get_json(AT.custom_fields)?,
         });
         Ok(StoredOrganization { organization, sequence: row.get(AT.sequence)? })
     }
@@ -178,7 +172,7 @@ pub(super) async fn insert_organization(tx: &mut Tx, input: OrganizationInput) -
         updated_at: at,
     };
     let id = organization.id;
-    tx.enqueue(INSERT, to_row_values(&organization, sequence)?).await?;
+    tx.defer_exec(INSERT, to_row_values(&organization, sequence)?).await?;
     tx.record_change(KIND, id).await?;
     audit::record_entry(tx, NewAuditEntry::new("organization.create", KIND, id)).await?;
     events::publish(tx, &ORGANIZATION_CREATED, id, &organization).await?;
@@ -248,11 +242,11 @@ async fn save_organization(tx: &mut Tx, old: Organization, mut new: Organization
     let Tick { at, sequence } = tx.tick().await?;
     new.version += 1;
     new.updated_at = at;
-    tx.enqueue(UPDATE, to_row_values(&new, sequence)?).await?;
+    tx.defer_exec(UPDATE, to_row_values(&new, sequence)?).await?;
     tx.record_change(KIND, new.id).await?;
     let mut entry = audit::AuditChanges::default();
     for (field, change) in &changes.0 {
-        entry.add_described(field, &shorten_for_audit(&change.from)?, &shorten_for_audit(&change.to)?);
+        entry.add_shortened(field, &change.from, &change.to)?;
     }
     audit::record_entry(tx, NewAuditEntry::new("organization.update", KIND, new.id).with_changes(entry)).await?;
     let updated = UpdatedOrganization { organization: new, changes };
@@ -295,12 +289,6 @@ async fn make_slug(tx: &mut Tx, name: &str) -> Result<String> {
     Ok(first_free_slug(&slug, &taken))
 }
 
-/// A value for the audit trail. Long values are left out; the event has them.
-fn shorten_for_audit(value: &serde_json::Value) -> Result<serde_json::Value> {
-    let long = to_json(value)?.len() > AUDITED_BYTES_MAX;
-    Ok(if long { json!({"truncated": true}) } else { value.clone() })
-}
-
 fn to_row_values(one: &Organization, sequence: i64) -> Result<Vec<Value>> {
     let columns = OrganizationColumns {
         id: one.id.into(),
@@ -319,15 +307,7 @@ fn to_row_values(one: &Organization, sequence: i64) -> Result<Vec<Value>> {
     Ok(columns.into_vec())
 }
 
-fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(Error::internal)
-}
-
-fn from_json<T: DeserializeOwned>(text: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(Error::internal)
-}
-
-/// Clamps future timestamps of organizations; returns how many there were.
+/// Clamps future timestamps of organizations, before the tenant's clock is set back. Returns the number of organizations.
 pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
-    clamp_records::<OrganizationId>(db, now, KIND, (IN_FUTURE, CLAMP_FUTURE)).await
+    db.clamp_future_records(KIND, (IN_FUTURE, CLAMP_FUTURE), now).await
 }

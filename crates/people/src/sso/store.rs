@@ -165,7 +165,7 @@ pub async fn add_provider(db: &Db, new: NewProvider, secrets: &Secrets) -> Resul
             created_at: at.into(),
             updated_at: at.into(),
         };
-        tx.enqueue(INSERT, row.into_vec()).await?;
+        tx.defer_exec(INSERT, row.into_vec()).await?;
         for domain in &new.domains {
             claim_domain(tx, id, domain, at).await?;
         }

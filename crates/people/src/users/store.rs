@@ -16,7 +16,6 @@ use super::{
     ProviderIdentity, USER_CREATED, USER_DISABLED, USER_UPDATED, UpdatedUser, User, UserChanges, UserStatus,
     check_admin_left, check_grant, check_reach, check_self, diff_users, loses_admin,
 };
-use crate::clamping::clamp_records;
 use crate::identity_providers::ProviderId;
 
 kernel::columns! {
@@ -182,7 +181,7 @@ pub async fn insert_user(tx: &mut Tx, draft: UserDraft) -> Result<User> {
         created_at: at,
         updated_at: at,
     };
-    tx.enqueue(INSERT, to_row_values(&user, sequence)).await?;
+    tx.defer_exec(INSERT, to_row_values(&user, sequence)).await?;
     for identity in &user.identities {
         insert_identity(tx, user.id, identity).await?;
     }
@@ -195,7 +194,7 @@ pub async fn insert_user(tx: &mut Tx, draft: UserDraft) -> Result<User> {
 pub async fn insert_identity(tx: &mut Tx, user: UserId, identity: &ProviderIdentity) -> Result<()> {
     let at = tx.tick().await?.at;
     let row = vec![identity.provider.into(), identity.subject.as_str().into(), user.into(), at.into()];
-    tx.enqueue(INSERT_IDENTITY, row).await
+    tx.defer_exec(INSERT_IDENTITY, row).await
 }
 
 /// The unique index enforces this too; the check gives the answer its detail.
@@ -299,7 +298,7 @@ pub async fn save_user(tx: &mut Tx, old: &User, mut new: User) -> Result<User> {
     }
     let Tick { at, sequence } = tx.tick().await?;
     (new.version, new.updated_at) = (old.version + 1, at);
-    tx.enqueue(UPDATE, to_row_values(&new, sequence)).await?;
+    tx.defer_exec(UPDATE, to_row_values(&new, sequence)).await?;
     tx.record_change("user", new.id).await?;
     let is_disabled = old.status == UserStatus::Active && new.status == UserStatus::Disabled;
     if is_disabled {
@@ -328,7 +327,7 @@ async fn publish_changes(tx: &mut Tx, user: &User, different: UserChanges, is_di
     Ok(())
 }
 
-/// Clamps future timestamps of users; returns how many there were.
+/// Clamps future timestamps of users, before the tenant's clock is set back. Returns the number of users.
 pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
-    clamp_records::<UserId>(db, now, "user", (IN_FUTURE, CLAMP_FUTURE)).await
+    db.clamp_future_records("user", (IN_FUTURE, CLAMP_FUTURE), now).await
 }

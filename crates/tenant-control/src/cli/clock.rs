@@ -66,7 +66,7 @@
 
 use clap::Subcommand;
 use kernel::auth::{TenantClock, clamp_future_credentials, find_stuck_clock, list_clocks, reset_clock};
-use kernel::base::{Error, Result, Timestamp};
+use kernel::base::{DAY_MS, Error, Result, Timestamp};
 use kernel::events;
 use kernel::http::shorten_stored_answers;
 use kernel::store::{Db, Purpose};
@@ -74,6 +74,7 @@ use serde::Serialize;
 
 use super::args::{CommonArgs, TenantArgs, open_tenant};
 use super::store;
+use crate::features::workflows::WorkflowSettings;
 use crate::features::{api_keys, devices, organizations, tickets, users, webhooks, workflows};
 
 #[derive(Subcommand)]
@@ -87,6 +88,10 @@ pub enum ClockCommand {
     Repair {
         #[command(flatten)]
         of: TenantArgs,
+        /// How long a run of a workflow may last, as the server is told [default: 28]
+        #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_WORKFLOW_RUN_DAYS",
+              value_parser = clap::value_parser!(i64).range(1..=3650))]
+        workflow_run_days: Option<i64>,
     },
 }
 
@@ -97,9 +102,10 @@ pub async fn run(command: ClockCommand) -> Result<()> {
             let all = list_clocks(&store.system(Purpose::Cli)).await?;
             common.output.print_list(&all, format_clock)
         }
-        ClockCommand::Repair { of } => {
+        ClockCommand::Repair { of, workflow_run_days } => {
             let (_, tenant, db) = open_tenant(&of).await?;
-            let repaired = repair_clock(&db).await.map_err(|error| interrupted_error(&error))?;
+            let run_max_ms = workflow_run_days.map_or(WorkflowSettings::default().run_max_ms, |days| days * DAY_MS);
+            let repaired = repair_clock(&db, run_max_ms).await.map_err(|error| interrupted_error(&error))?;
             of.output().print_value(&ClockRepairReport { tenant: &tenant.slug, repaired }, format_report)
         }
     }
@@ -127,8 +133,8 @@ pub struct ClockRepair {
 }
 
 /// Repairs the clock of a tenant, if it is so far ahead that nothing can be written. Credentials come first, because they
-/// could be used for longer than intended, and the clock last.
-pub async fn repair_clock(db: &Db) -> Result<ClockRepair> {
+/// could be used for longer than intended, and the clock last. `run_max_ms` is how long a run of a workflow may last.
+pub async fn repair_clock(db: &Db, run_max_ms: i64) -> Result<ClockRepair> {
     let Some((last_at, now)) = find_stuck_clock(db).await? else {
         return Ok(ClockRepair {
             from: None,
@@ -149,7 +155,6 @@ pub async fn repair_clock(db: &Db) -> Result<ClockRepair> {
     organizations::clamp_future_timestamps(db, now).await?;
     users::clamp_future_timestamps(db, now).await?;
     let deliveries = webhooks::repair::store::clamp_future_timestamps(db, now).await?;
-    let run_max_ms = workflows::WorkflowSettings::default().run_max_ms;
     let workflow_steps = workflows::repair::store::clamp_future_timestamps(db, now, run_max_ms).await?;
     let to = reset_clock(db).await?;
     Ok(ClockRepair { from: Some(last_at), to, api_keys, tickets, devices, deliveries, workflow_steps })

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use kernel::auth::{SIGNIN_LINK_MS, create_signin_link};
-use kernel::base::{Error, MINUTE_MS, Result};
+use kernel::base::{Error, MINUTE_MS, Result, run_blocking};
 use kernel::http::{BaseUrl, Certificates, Listener, Server};
 use kernel::jobs::{ServerNode, run_every, supervise_task};
 use kernel::store::Store;
@@ -144,8 +144,7 @@ async fn reload_certificates(node: ServerNode, certificates: Arc<Certificates>) 
     let job = move |_| {
         let certificates = certificates.clone();
         async move {
-            let read = tokio::task::spawn_blocking(move || certificates.reload_files());
-            if read.await.map_err(Error::internal)?? {
+            if run_blocking(move || certificates.reload_files()).await? {
                 tracing::info!("TLS certificate reloaded");
             }
             Ok(())

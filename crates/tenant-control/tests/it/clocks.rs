@@ -23,7 +23,7 @@ const AHEAD_MS: i64 = 120 * DAY_MS;
 /// What `admin clock repair` does.
 async fn repair(server: &Server, tenancy: &Tenancy) -> Option<(String, u64)> {
     let db = server.app.store.tenant_for_test(tenancy.tenant.id, Actor::for_system());
-    let repaired = clock::repair_clock(&db).await.unwrap();
+    let repaired = clock::repair_clock(&db, 28 * DAY_MS).await.unwrap();
     repaired.from.map(|stood| (stood.to_string(), repaired.tickets))
 }
 

@@ -44,7 +44,7 @@ pub async fn find_policy(tx: &mut Tx, priority: Priority) -> Result<Option<SlaPo
 
 /// Sends the query without waiting for its rows.
 pub async fn send_policy_query(tx: &mut Tx, priority: Priority) -> Result<PendingRows<SlaPolicy>> {
-    tx.send_query(FIND, vec![priority.rank().into()]).await
+    tx.defer_query(FIND, vec![priority.rank().into()]).await
 }
 
 pub async fn list_policies(db: &Db) -> Result<Vec<PriorityPolicy>> {

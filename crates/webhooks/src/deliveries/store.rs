@@ -159,7 +159,7 @@ impl FromRow for StoredAttempt {
         const AT: AttemptColumns<usize> = AttemptColumns::AT;
         let attempt = kernel::read_record!(row, AttemptColumns => DeliveryAttempt {
             at, status_code, error, response_body, address, duration_ms;
-            timings: serde_json::from_str(&row.get::<String>(AT.timings)?).map_err(Error::internal)?,
+            timings: row.get_json(AT.timings)?,
         });
         Ok(StoredAttempt { delivery_id: row.get(AT.delivery_id)?, number: row.get(AT.number)?, attempt })
     }
@@ -283,7 +283,7 @@ pub async fn resend_delivery(tx: &mut Tx, rights: &Rights, id: DeliveryId) -> Re
     lanes::wake_lane(tx, WEBHOOK_LANE, &lane).await?;
     let due = tx.env().now();
     if webhook.ordered {
-        tx.enqueue(FILL_RECORD, vec![id.into()]).await?;
+        tx.defer_exec(FILL_RECORD, vec![id.into()]).await?;
     }
     tx.exec(RESEND, args![id, due]).await?;
     if let Some((record, sequence)) = tx.find::<(String, i64)>(RECORD, args![id]).await? {
@@ -338,54 +338,48 @@ pub async fn can_recover(tx: &mut Tx, id: WebhookId) -> Result<bool> {
 /// The result of one recovery step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryProgress {
-    /// Another node has the lane's lease.
-    Lost,
     /// Enough deliveries are due already.
     Full,
     More,
     Done,
 }
 
-/// Runs one recovery step: queues the next events of the window that match and have not been delivered.
+/// Runs one recovery step: queues the next events of the window that match and have not been delivered. `None` when the
+/// lease is lost.
 pub async fn run_recovery_step(
     lane: &LeasedLane,
     id: WebhookId,
     patterns: Vec<String>,
     ordered: bool,
-) -> Result<RecoveryProgress> {
-    let held = lane.clone();
-    lane.db()
-        .write(async move |tx| {
-            if !held.extend_lease(tx).await? {
-                return Ok(RecoveryProgress::Lost);
+) -> Result<Option<RecoveryProgress>> {
+    let step = lane.write_if_held(async move |tx| {
+        let running: Option<(i64, i64)> = tx.find(RECOVERY, args![id]).await?;
+        let Some((position, through)) = running else { return Ok(RecoveryProgress::Done) };
+        if !can_recover(tx, id).await? {
+            return Ok(RecoveryProgress::Full);
+        }
+        let now = tx.env().now();
+        let window = args![position, through, RECOVERY_STEP];
+        let events: Vec<(i64, EventId, String, String, Timestamp)> = tx.list(RECOVERABLE, window).await?;
+        let (mut last, mut queued) = (position, 0);
+        for (sequence, event, kind, record, at) in &events {
+            last = *sequence;
+            if !is_subscribed(&patterns, kind) {
+                continue;
             }
-            let running: Option<(i64, i64)> = tx.find(RECOVERY, args![id]).await?;
-            let Some((position, through)) = running else { return Ok(RecoveryProgress::Done) };
-            if !can_recover(tx, id).await? {
-                return Ok(RecoveryProgress::Full);
+            let requeued = tx.exec(REQUEUE, args![id, event, *sequence, kind, record, now, *at]).await?;
+            if ordered && requeued > 0 {
+                hold_later_events(tx, id, record, *sequence).await?;
             }
-            let now = tx.env().now();
-            let window = args![position, through, RECOVERY_STEP];
-            let events: Vec<(i64, EventId, String, String, Timestamp)> = tx.list(RECOVERABLE, window).await?;
-            let (mut last, mut queued) = (position, 0);
-            for (sequence, event, kind, record, at) in &events {
-                last = *sequence;
-                if !is_subscribed(&patterns, kind) {
-                    continue;
-                }
-                let requeued = tx.exec(REQUEUE, args![id, event, *sequence, kind, record, now, *at]).await?;
-                if ordered && requeued > 0 {
-                    hold_later_events(tx, id, record, *sequence).await?;
-                }
-                queued += requeued;
-            }
-            let done = (events.len() as i64) < RECOVERY_STEP;
-            let finished_at = done.then_some(now);
-            let (examined, queued) = (events.len() as i64, queued.cast_signed());
-            tx.exec(RECOVERED, args![id, last, examined, queued, finished_at]).await?;
-            Ok(if done { RecoveryProgress::Done } else { RecoveryProgress::More })
-        })
-        .await
+            queued += requeued;
+        }
+        let done = (events.len() as i64) < RECOVERY_STEP;
+        let finished_at = done.then_some(now);
+        let (examined, queued) = (events.len() as i64, queued.cast_signed());
+        tx.exec(RECOVERED, args![id, last, examined, queued, finished_at]).await?;
+        Ok(if done { RecoveryProgress::Done } else { RecoveryProgress::More })
+    });
+    step.await
 }
 
 /// Whether an endpoint with these patterns receives events of this kind.

@@ -4,21 +4,38 @@ use std::time::Duration;
 
 use feature_kit::registry;
 use kernel::base::{Code, Error, Result, Timestamp};
-use kernel::http::{Access, Caller, PageBytes};
+use kernel::http::{Access, Caller, PageBytes, PageRequest, Route};
 use kernel::jobs::lanes::POLL_MS;
 use kernel::store::{Db, Value};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::FeedSelection;
 use super::reader::{FeedBatch, FeedReaders, FeedWaiter};
-use super::routes::{FeedResponse, ListQuery, PATH, Reading};
 use super::store::{self, FeedRow};
+use super::{FeedSelection, PATH};
 
 /// Sequences examined in one step: most writes are not events that the reader may see.
 const WINDOW: i64 = 2_000;
 /// Steps of one request; a reader that is further behind gets a cursor and asks again.
 const STEPS_MAX: usize = 50;
+
+/// A page of the feed that a reader asks for.
+pub struct FeedRequest {
+    pub from_now: bool,
+    pub types: Option<Vec<String>>,
+    pub page: PageRequest,
+}
+
+/// A page of the feed; `next_cursor` is always set.
+#[derive(Serialize)]
+pub struct FeedResponse {
+    data: Vec<Box<RawValue>>,
+    has_more: bool,
+    next_cursor: String,
+    #[serde(skip)]
+    pub next_link: String,
+}
 
 /// Where a reader stands in the feed: after which sequence, and since when it needs events to be kept. That time is the time
 /// of the next event, of any kind, if there is one; else the time at which the reader found that there is none.
@@ -60,8 +77,8 @@ type FeedSlice = (Vec<Box<RawValue>>, bool);
 
 /// Answers as soon as there are events, and at the latest when the wait is over. If the last batch of the node's reader
 /// reaches back to this position, the database is not queried.
-pub async fn read_feed(caller: &Access<Reading>, db: &Db, query: ListQuery) -> Result<FeedResponse> {
-    let ListQuery { from_now, types, page, .. } = query;
+pub async fn read_feed<R: Route>(caller: &Access<R>, db: &Db, request: FeedRequest) -> Result<FeedResponse> {
+    let FeedRequest { from_now, types, page } = request;
     let selection = types.map_or(Ok(FeedSelection::All), |types| FeedSelection::from_patterns(&types))?;
     let beginning = if from_now { store::read_head(db).await? } else { 0 };
     let mut position = match page.cursor_position(caller, PATH)?.as_deref() {
@@ -122,8 +139,8 @@ enum WaitOutcome {
 }
 
 /// Waits for a batch with events for this caller, and moves the position past batches without.
-async fn wait_for_news(
-    caller: &Access<Reading>,
+async fn wait_for_news<R: Route>(
+    caller: &Access<R>,
     waiter: &mut FeedWaiter,
     filter: &FeedFilter,
     position: &mut FeedPosition,

@@ -16,6 +16,8 @@ use utoipa::ToSchema;
 
 use super::WEBHOOK_TEST;
 
+const PATH: &str = "/api/admin/webhooks/events";
+
 /// One kind of event.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = EventType, example = json!({

@@ -14,16 +14,13 @@ use kernel::http::{
 };
 use kernel::rules;
 use kernel::store::Value;
-use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::document::{CataloguePage, FeedPage};
-use super::feed::read_feed;
-use super::{Event, EventType, store};
-
-pub(super) const PATH: &str = "/api/admin/webhooks/events";
+use super::feed::{FeedRequest, FeedResponse, read_feed};
+use super::{Event, EventType, PATH, store};
 
 rules! {
     Reading = Rules::new(RatePolicy::Read, &[Scope::WebhooksRead]);
@@ -31,10 +28,8 @@ rules! {
 
 pub struct ListQuery {
     id: Option<EventId>,
-    feed: bool,
-    pub(super) from_now: bool,
-    pub(super) types: Option<Vec<String>>,
-    pub(super) page: PageRequest,
+    is_feed: bool,
+    feed: FeedRequest,
 }
 
 impl FromParams for ListQuery {
@@ -47,19 +42,21 @@ impl FromParams for ListQuery {
         let word = "a kind of event such as ticket.created, a family such as ticket.*, or *";
         let query = ListQuery {
             id: params.take_optional_id(one)?,
-            feed: params.take_flag(QueryParam::new("view", view).with_pattern("^feed$"), "feed")?,
-            from_now: params
-                .take_flag(QueryParam::new("start", start).with_pattern("^now$").unbound_from_cursor(), "now")?,
-            types: params.take_list(QueryParam::new("types", types), word, |word| {
-                registry().can_subscribe(word).is_ok_and(|allowed| allowed).then(|| word.to_owned())
-            })?,
-            page: PageRequest::take_page(params)?,
+            is_feed: params.take_flag(QueryParam::new("view", view).with_pattern("^feed$"), "feed")?,
+            feed: FeedRequest {
+                from_now: params
+                    .take_flag(QueryParam::new("start", start).with_pattern("^now$").unbound_from_cursor(), "now")?,
+                types: params.take_list(QueryParam::new("types", types), word, |word| {
+                    registry().can_subscribe(word).is_ok_and(|allowed| allowed).then(|| word.to_owned())
+                })?,
+                page: PageRequest::take_page(params)?,
+            },
         };
         let refused = |detail| Err(Error::new(Code::InvalidParameter, detail));
-        match &query {
-            ListQuery { feed: false, from_now: true, .. } => refused("The query parameter start needs view=feed."),
-            ListQuery { feed: false, types: Some(_), .. } => refused("The query parameter types needs view=feed."),
-            ListQuery { from_now: true, page, .. } if page.has_cursor() => {
+        match (query.is_feed, &query.feed) {
+            (false, FeedRequest { from_now: true, .. }) => refused("The query parameter start needs view=feed."),
+            (false, FeedRequest { types: Some(_), .. }) => refused("The query parameter types needs view=feed."),
+            (_, FeedRequest { from_now: true, page, .. }) if page.has_cursor() => {
                 refused("The query parameter start cannot be combined with cursor.")
             }
             _ => Ok(query),
@@ -72,16 +69,6 @@ pub enum EventListResponse {
     Catalogue(ListPage<EventType>),
     Feed(FeedResponse),
     One(Box<RawValue>),
-}
-
-/// A page of the feed; `next_cursor` is always set.
-#[derive(Serialize)]
-pub struct FeedResponse {
-    pub(super) data: Vec<Box<RawValue>>,
-    pub(super) has_more: bool,
-    pub(super) next_cursor: String,
-    #[serde(skip)]
-    pub(super) next_link: String,
 }
 
 impl IntoResponse for EventListResponse {
@@ -133,20 +120,18 @@ pub async fn list_events(caller: Access<Reading>, query: QueryString<ListQuery>)
         let families = registry().readable_families(caller.scopes());
         return store::get_event_body(&db, &families, id).await.map(EventListResponse::One);
     }
-    if query.feed {
-        return read_feed(&caller, &db, query).await.map(EventListResponse::Feed);
+    if query.is_feed {
+        return read_feed(&caller, &db, query.feed).await.map(EventListResponse::Feed);
     }
-    let after = match query.page.cursor_position(&caller, PATH)?.as_deref() {
+    let page = &query.feed.page;
+    let after = match page.cursor_position(&caller, PATH)?.as_deref() {
         Some([Value::Text(name)]) => Some(name.clone()),
         _ => None,
     };
     let kinds = registry().event_kinds()?;
     let start = after.and_then(|name| kinds.iter().position(|kind| kind.name == name)).map_or(0, |at| at + 1);
-    let rows: Vec<EventType> = kinds[start..].iter().take(query.page.fetch_limit()).map(to_event_type).collect();
-    query
-        .page
-        .build_page(&caller, PATH, rows, |kind| vec![kind.r#type.as_str().into()])
-        .map(EventListResponse::Catalogue)
+    let rows: Vec<EventType> = kinds[start..].iter().take(page.fetch_limit()).map(to_event_type).collect();
+    page.build_page(&caller, PATH, rows, |kind| vec![kind.r#type.as_str().into()]).map(EventListResponse::Catalogue)
 }
 
 fn to_event_type(kind: &EventKindDescription) -> EventType {

@@ -2,9 +2,8 @@
 //!
 //! One `INSERT … SELECT` over the subscriptions creates one delivery for every endpoint whose patterns match the event.
 
+use feature_kit::subscription::{pattern_values, wake_values};
 use kernel::store::{Follower, NewEvent, Value};
-
-use feature_kit::subscription::matching_patterns;
 
 /// The endpoints that an event's three patterns match; the arguments are the numbers of the three parameters.
 macro_rules! subscribers {
@@ -69,41 +68,29 @@ kernel::statements! {
 /// Delivers an event to every endpoint that subscribes to it.
 pub const SUBSCRIBERS: Follower = Follower {
     name: "webhooks",
-    only_if: Some((SUBSCRIBED, subscribed_args)),
-    statements: &[(WAKE, wake_args), (DELIVER, deliver_args)],
+    only_if: Some((SUBSCRIBED, pattern_values)),
+    statements: &[(WAKE, wake_values), (DELIVER, deliver_values)],
 };
 /// Delivers an event only to the endpoint it is about, whatever the subscriptions are. Test events use it.
 pub const SINGLE_ENDPOINT: Follower = Follower {
     name: "webhooks",
     only_if: None,
-    statements: &[(WAKE_ONE, wake_one_args), (DELIVER_ONE, deliver_one_args)],
+    statements: &[(WAKE_ONE, wake_one_values), (DELIVER_ONE, deliver_one_values)],
 };
 
-fn subscribed_args(event: &NewEvent<'_>) -> Vec<Value> {
-    pattern_args(event).into()
+fn deliver_values(event: &NewEvent<'_>) -> Vec<Value> {
+    event_values(event).into_iter().chain(pattern_values(event)).collect()
 }
 
-fn wake_args(event: &NewEvent<'_>) -> Vec<Value> {
-    [event.sequence.into()].into_iter().chain(pattern_args(event)).collect()
-}
-
-fn deliver_args(event: &NewEvent<'_>) -> Vec<Value> {
-    event_args(event).into_iter().chain(pattern_args(event)).collect()
-}
-
-fn wake_one_args(event: &NewEvent<'_>) -> Vec<Value> {
+fn wake_one_values(event: &NewEvent<'_>) -> Vec<Value> {
     vec![event.sequence.into(), event.record.into()]
 }
 
-fn deliver_one_args(event: &NewEvent<'_>) -> Vec<Value> {
-    event_args(event).into_iter().chain([event.record.into()]).collect()
+fn deliver_one_values(event: &NewEvent<'_>) -> Vec<Value> {
+    event_values(event).into_iter().chain([event.record.into()]).collect()
 }
 
-fn pattern_args(event: &NewEvent<'_>) -> [Value; 3] {
-    matching_patterns(event.kind).map(Into::into)
-}
-
-fn event_args(event: &NewEvent<'_>) -> [Value; 6] {
+fn event_values(event: &NewEvent<'_>) -> [Value; 6] {
     let NewEvent { id, sequence, kind, record, at, now } = *event;
     [id.into(), sequence.into(), kind.into(), record.into(), now.into(), at.into()]
 }

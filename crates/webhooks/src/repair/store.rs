@@ -3,7 +3,7 @@
 use kernel::args;
 use kernel::base::{HOUR_MS, Result, Timestamp};
 use kernel::jobs::lanes;
-use kernel::store::{Db, STEP_ROWS, Tx};
+use kernel::store::{BATCH_ROWS, Db, Tx};
 
 use super::super::sender::WAIT_MAX_MS;
 use super::super::{OVERLAP_HOURS_MAX, WEBHOOK_LANE, WebhookId};
@@ -43,20 +43,14 @@ pub async fn clamp_future_timestamps(db: &Db, now: Timestamp) -> Result<u64> {
     let mut total = 0;
     let mut after = String::new();
     while let Some(id) = db.find::<WebhookId>(NEXT_ENDPOINT, args![after]).await? {
-        loop {
-            let clamped = db.write(async move |tx| clamp_endpoint_step(tx, id, now).await).await?;
-            total += clamped;
-            if clamped < STEP_ROWS.unsigned_abs() {
-                break;
-            }
-        }
+        total += db.write_in_batches(BATCH_ROWS, async move |tx| clamp_endpoint(tx, id, now).await).await?;
         after = id.to_string();
     }
     Ok(total)
 }
 
-/// One step for one endpoint. The lock order is: endpoint, lane, state, deliveries.
-async fn clamp_endpoint_step(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<u64> {
+/// One batch of one endpoint. The lock order is: endpoint, lane, state, deliveries.
+async fn clamp_endpoint(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<u64> {
     let (latest, overlap_end) = (now.plus_ms(WAIT_MAX_MS), now.plus_ms(OVERLAP_HOURS_MAX * HOUR_MS));
     let lane = id.to_string();
     // The endpoint may have been removed meanwhile.
@@ -67,7 +61,7 @@ async fn clamp_endpoint_step(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Resu
     lanes::clamp_future_timestamps(tx, WEBHOOK_LANE, &lane, now, latest).await?;
     tx.exec(CLAMP_STATE, args![id, now, latest]).await?;
     let in_flight = tx.exec(CLAMP_IN_FLIGHT, args![id, now, latest]).await?;
-    let clamped = tx.exec(CLAMP_PENDING, args![id, now, latest, STEP_ROWS]).await?;
+    let clamped = tx.exec(CLAMP_PENDING, args![id, now, latest, BATCH_ROWS]).await?;
     if clamped + in_flight > 0 {
         lanes::wake_lane(tx, WEBHOOK_LANE, &lane).await?;
     }

@@ -1,6 +1,5 @@
 //! One attempt: builds the request, and reads the verdict from its response.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -11,18 +10,17 @@ use kernel::outbound::{Failure, FailureKind, OutboundRequest, OutboundResponse};
 use kernel::store::Db;
 
 use super::super::deliveries::{DeliveryAttempt, DeliveryTimings, RESPONSE_BYTES_KEPT};
+use super::endpoint::Endpoint;
 use super::outcome::{DeliveryOutcome, DeliveryVerdict, DueDelivery, GONE};
 use super::schedule::{HOLDING_STATUSES, cap_retry_after, next_attempt, parse_retry_after};
-use super::{Endpoint, SenderSettings, sign, store};
+use super::settings::SenderSettings;
+use super::{sign, store};
 
 /// How much of a response body is read; the rest is dropped.
 const RESPONSE_BYTES_MAX: usize = 64 << 10;
-const USER_AGENT: &str = concat!("tenant-control/", env!("CARGO_PKG_VERSION"));
 static WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 static WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 static WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
-/// The three above, `content-type`, `content-length` and `user-agent`.
-const OUR_HEADERS: usize = 6;
 
 /// Sends one delivery once.
 pub async fn send_delivery(
@@ -76,19 +74,6 @@ async fn load_body(db: &Db, due: &mut DueDelivery) -> Result<Option<Bytes>> {
         Some(body) => Ok(Some(body)),
         None => Ok(store::find_body(db, due.event_sequence).await?.map(Bytes::from)),
     }
-}
-
-pub type EndpointHeaders = HeaderMap;
-
-/// The headers that every request to an endpoint has: the tenant's own, and our constant ones. `None` if one cannot be sent.
-pub fn build_base_headers(tenant_headers: &BTreeMap<String, String>) -> Option<EndpointHeaders> {
-    let mut headers = HeaderMap::with_capacity(tenant_headers.len() + OUR_HEADERS);
-    for (name, value) in tenant_headers {
-        headers.insert(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
-    }
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-    Some(headers)
 }
 
 fn build_request(

@@ -15,14 +15,16 @@ use tokio::time::Instant;
 
 use super::super::WebhookId;
 use super::super::deliveries::{DeliveryId, store as deliveries};
+use super::attempt;
+use super::endpoint::{Endpoint, PauseReason};
 use super::order::store::{FillProgress, fill_records};
 use super::outcome::{AttemptCounters, DeliveryOutcome, DeliveryVerdict, DueDelivery, FRONT};
-use super::pace::{Pace, PauseReason};
+use super::pace::Pace;
 use super::ready::DueQueue;
+use super::settings::SenderContext;
 use super::settle::EndpointHealth;
 use super::settle::store::save_outcomes;
 use super::store::{self, EndpointLookup};
-use super::{Endpoint, SenderContext, attempt};
 
 /// How often a recovery step runs while attempts are under way.
 const RECOVERY_INTERVAL: Duration = Duration::from_millis(POLL_MS.unsigned_abs());
@@ -133,16 +135,13 @@ impl LaneWork for EndpointLane {
             self.last_recovery_step_at = Instant::now();
             let (events, ordered) = (endpoint.events.clone(), endpoint.ordered);
             let recovered = deliveries::run_recovery_step(&self.lane, self.id, events, ordered).await?;
-            match recovered {
-                deliveries::RecoveryProgress::Lost => return Ok(None),
-                deliveries::RecoveryProgress::Full => {}
-                deliveries::RecoveryProgress::More | deliveries::RecoveryProgress::Done => {
-                    self.recovering = recovered == deliveries::RecoveryProgress::More;
-                    self.queue.reload_if_exhausted();
-                    next = Some(self.now());
-                    let Some(filled) = self.take_jobs(&endpoint, in_flight).await? else { return Ok(None) };
-                    jobs = filled;
-                }
+            let Some(progress) = recovered else { return Ok(None) };
+            if progress != deliveries::RecoveryProgress::Full {
+                self.recovering = progress == deliveries::RecoveryProgress::More;
+                self.queue.reload_if_exhausted();
+                next = Some(self.now());
+                let Some(filled) = self.take_jobs(&endpoint, in_flight).await? else { return Ok(None) };
+                jobs = filled;
             }
         }
         let now = self.now();

@@ -3,7 +3,7 @@
 
 use kernel::base::{MINUTE_MS, Timestamp};
 
-use super::EndpointState;
+use super::endpoint::{EndpointState, PauseReason};
 
 /// The largest number of attempts under way to one endpoint.
 pub const WINDOW_MAX: usize = 16;
@@ -13,31 +13,6 @@ const WINDOW_START: usize = 2;
 pub const BREAKER_AFTER: i64 = 20;
 /// The longest wait between two probes. The first wait is the schedule's first, and each further one is doubled.
 const PROBE_WAIT_MAX_MS: i64 = MINUTE_MS;
-
-/// Why nothing is sent to an endpoint for now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PauseReason {
-    Failing,
-    RateLimit,
-    /// The endpoint asked for it with `Retry-After`.
-    RetryAfter,
-}
-
-impl PauseReason {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PauseReason::Failing => "failing",
-            PauseReason::RateLimit => "rate_limit",
-            PauseReason::RetryAfter => "retry_after",
-        }
-    }
-
-    pub fn find_stored(text: &str) -> Option<PauseReason> {
-        [PauseReason::Failing, PauseReason::RateLimit, PauseReason::RetryAfter]
-            .into_iter()
-            .find(|pause| pause.as_str() == text)
-    }
-}
 
 pub struct Pace {
     window: usize,

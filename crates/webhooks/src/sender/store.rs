@@ -9,15 +9,15 @@ use kernel::base::{Error, Result, Secrets, TenantId, Timestamp, Word};
 use kernel::events;
 use kernel::jobs::lanes::LeasedLane;
 use kernel::outbound::Target;
-use kernel::store::{Db, FromRow, Row};
+use kernel::store::{Db, FromRow, Row, from_json};
 
 use super::super::deliveries::DeliveryId;
 use super::super::deliveries::store::can_recover;
 use super::super::store::{SEALED_HEADERS, SEALED_SECRETS, auto_disable};
 use super::super::{WEBHOOK_AUTO_DISABLED, WebhookId, WebhookStatus};
+use super::endpoint::{Endpoint, EndpointState, PauseReason, SigningSecret, build_base_headers, pause_columns};
 use super::outcome::{DeliveryPosition, DueDelivery};
-use super::pace::PauseReason;
-use super::{Endpoint, EndpointState, SigningSecret, attempt, sign};
+use super::sign;
 
 kernel::columns! {
     struct EndpointColumns {
@@ -186,10 +186,10 @@ pub async fn load_endpoint(
         return Ok(EndpointLookup::Changed(Box::new(endpoint)));
     }
     endpoint.target = Some(Target::parse(&stored.url).map_err(|_| Error::internal("a stored URL is not one"))?);
-    endpoint.events = serde_json::from_str(&stored.events).map_err(Error::internal)?;
+    endpoint.events = from_json(&stored.events)?;
     let headers = SEALED_HEADERS.cell_for(tenant, id, stored.headers_version).open(secrets, &stored.headers)?;
     let headers: BTreeMap<String, String> = serde_json::from_slice(&headers).map_err(Error::internal)?;
-    endpoint.headers = attempt::build_base_headers(&headers);
+    endpoint.headers = build_base_headers(&headers);
     for (number, sealed, valid_until) in db.list::<(i64, SealedValue, Option<Timestamp>)>(SECRETS, args![id]).await? {
         let plain = SEALED_SECRETS.cell_for(tenant, id, number).open(secrets, &sealed)?;
         let text = String::from_utf8(plain).map_err(Error::internal)?;
@@ -226,23 +226,10 @@ pub async fn find_body(db: &Db, sequence: i64) -> Result<Option<String>> {
     db.find(BODY, args![sequence]).await
 }
 
-/// The columns of a pause.
-pub fn pause_columns(pause: Option<(Timestamp, PauseReason)>) -> (Option<Timestamp>, Option<&'static str>) {
-    (pause.map(|(until, _)| until), pause.map(|(_, reason)| reason.as_str()))
-}
-
 /// Extends the lease, and marks slow attempts as `delivering`. False when the lease is lost.
 pub async fn mark_delivering(lane: &LeasedLane, ids: Vec<DeliveryId>) -> Result<bool> {
-    let held = lane.clone();
-    lane.db()
-        .write(async move |tx| {
-            let holds = held.extend_lease(tx).await?;
-            if holds {
-                tx.enqueue_each(MARK, ids.into_iter().map(|id| vec![id.into()]).collect()).await?;
-            }
-            Ok(holds)
-        })
-        .await
+    let rows = ids.into_iter().map(|id| vec![id.into()]).collect();
+    Ok(lane.write_if_held(async move |tx| tx.defer_exec_each(MARK, rows).await).await?.is_some())
 }
 
 /// Resets deliveries that a dead node left as `delivering` to pending. False when the lease is lost.
@@ -250,16 +237,7 @@ pub async fn reset_delivering(lane: &LeasedLane, id: WebhookId) -> Result<bool> 
     if lane.db().find::<DeliveryId>(MARKED, args![id]).await?.is_none() {
         return Ok(true);
     }
-    let held = lane.clone();
-    lane.db()
-        .write(async move |tx| {
-            let holds = held.extend_lease(tx).await?;
-            if holds {
-                tx.exec(UNMARK, args![id]).await?;
-            }
-            Ok(holds)
-        })
-        .await
+    Ok(lane.write_if_held(async move |tx| tx.exec(UNMARK, args![id]).await).await?.is_some())
 }
 
 /// Rows of one step.
@@ -273,22 +251,17 @@ pub async fn drain_step(
     generation: i64,
     reason: &'static str,
 ) -> Result<Option<bool>> {
-    let held = lane.clone();
-    lane.db()
-        .write(async move |tx| {
-            if !held.extend_lease(tx).await? {
-                return Ok(None);
-            }
-            let drained = tx.exec(DRAIN, args![id, reason, generation, STEP_ROWS]).await?;
-            let more = drained == STEP_ROWS.unsigned_abs();
-            if !more {
-                let now = tx.env().now();
-                tx.exec(RELEASE_HELD, args![id, now]).await?;
-                tx.exec(DRAINED, args![id, generation]).await?;
-            }
-            Ok(Some(more))
-        })
-        .await
+    let drain = lane.write_if_held(async move |tx| {
+        let drained = tx.exec(DRAIN, args![id, reason, generation, STEP_ROWS]).await?;
+        let more = drained == STEP_ROWS.unsigned_abs();
+        if !more {
+            let now = tx.env().now();
+            tx.exec(RELEASE_HELD, args![id, now]).await?;
+            tx.exec(DRAINED, args![id, generation]).await?;
+        }
+        Ok(more)
+    });
+    drain.await
 }
 
 /// One step of releasing deliveries that were held for order. Returns whether there are more, or `None` when the lease is
@@ -297,32 +270,23 @@ pub async fn release_held_step(lane: &LeasedLane, id: WebhookId) -> Result<Optio
     if lane.db().find::<DeliveryId>(HELD, args![id]).await?.is_none() {
         return Ok(Some(false));
     }
-    let held = lane.clone();
-    lane.db()
-        .write(async move |tx| {
-            if !held.extend_lease(tx).await? {
-                return Ok(None);
-            }
-            let now = tx.env().now();
-            let released = tx.exec(RELEASE_ALL_HELD, args![id, now, STEP_ROWS]).await?;
-            Ok(Some(released == STEP_ROWS.unsigned_abs()))
-        })
-        .await
+    let release = lane.write_if_held(async move |tx| {
+        let now = tx.env().now();
+        let released = tx.exec(RELEASE_ALL_HELD, args![id, now, STEP_ROWS]).await?;
+        Ok(released == STEP_ROWS.unsigned_abs())
+    });
+    release.await
 }
 
 /// Removes the lane of a deleted endpoint without pending deliveries.
 pub async fn remove_lane(lane: &LeasedLane, id: WebhookId) -> Result<()> {
     let held = lane.clone();
-    lane.db()
-        .write(async move |tx| {
-            if held.extend_lease(tx).await? {
-                tx.exec(DELETE_STATE, args![id]).await?;
-                tx.exec(DELETE_RECOVERY, args![id]).await?;
-                held.delete_lane(tx).await?;
-            }
-            Ok(())
-        })
-        .await
+    let remove = lane.write_if_held(async move |tx| {
+        tx.exec(DELETE_STATE, args![id]).await?;
+        tx.exec(DELETE_RECOVERY, args![id]).await?;
+        held.delete_lane(tx).await
+    });
+    remove.await.map(drop)
 }
 
 /// Releases the lane's lease. The next due time is read while the lane is locked, so that no event published meanwhile is
@@ -336,9 +300,9 @@ pub async fn release_lane(
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            let holding = held.send_lease_extension(tx).await?;
-            let next = tx.send_query::<Option<Timestamp>>(NEXT, vec![id.into()]).await?;
-            let version_query = tx.send_query::<(i64, Option<i64>)>(CURRENT_VERSION, vec![id.into()]).await?;
+            let holding = held.defer_lease_extension(tx).await?;
+            let next = tx.defer_query::<Option<Timestamp>>(NEXT, vec![id.into()]).await?;
+            let version_query = tx.defer_query::<(i64, Option<i64>)>(CURRENT_VERSION, vec![id.into()]).await?;
             if !holding.is_held(tx).await? {
                 return Ok(());
             }
@@ -368,25 +332,18 @@ pub async fn release_lane(
         .await
 }
 
-/// Disables the endpoint and publishes an event, unless it has changed since the version that gave the reason. The tenant's
-/// clock is locked before the lane, as everywhere.
+/// Disables the endpoint and publishes an event, unless it has changed since the version that gave the reason.
 pub async fn auto_disable_endpoint(
     lane: &LeasedLane,
     id: WebhookId,
     endpoint_version: i64,
     reason: &'static str,
 ) -> Result<()> {
-    let held = lane.clone();
-    lane.db()
-        .write(async move |tx| {
-            tx.tick().await?;
-            if !held.extend_lease(tx).await? {
-                return Ok(());
-            }
-            if let Some(webhook) = auto_disable(tx, id, endpoint_version, reason).await? {
-                events::publish(tx, &WEBHOOK_AUTO_DISABLED, id, &webhook).await?;
-            }
-            Ok(())
-        })
-        .await
+    let disable = lane.tick_and_write_if_held(async move |tx| {
+        if let Some(webhook) = auto_disable(tx, id, endpoint_version, reason).await? {
+            events::publish(tx, &WEBHOOK_AUTO_DISABLED, id, &webhook).await?;
+        }
+        Ok(())
+    });
+    disable.await.map(drop)
 }

@@ -19,7 +19,7 @@ use kernel::base::{Code, Error, Result, TenantId, Timestamp};
 use kernel::http::{App, read_object};
 use kernel::jobs::steps;
 use kernel::outbound::Outbound;
-use kernel::store::{Db, Tx};
+use kernel::store::{Db, Tx, from_optional_json};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
@@ -31,7 +31,7 @@ use super::super::engine::store::{get_action_rights, refusal_to_step_error};
 use super::super::run_plan::{need_indexes, plan_run, run_error};
 use super::super::runs::start::store::{CheckedRun, changed_meanwhile, check_in_force, check_run, prepare_run};
 use super::super::runs::store::insert_run;
-use super::super::runs::{StoredRun, build_detail, parse_optional_json};
+use super::super::runs::{StoredRun, build_detail};
 use super::super::{
     LANE_KEY, RUN_BYTES_MAX, RunDetail, Status, StepError, WORKFLOW_LANE, WorkflowId, WorkflowSettings,
 };
@@ -216,7 +216,7 @@ impl DryRunTrial {
                 let result = self.run_step(tx, &job, &inputs, at).await?;
                 let mut step = job.step.clone();
                 write_result(&mut step, job.step_definition(), &result, at)?;
-                let output: Option<Value> = parse_optional_json(step.output.as_deref())?;
+                let output: Option<Value> = from_optional_json(step.output.as_deref())?;
                 inputs.steps[&step.name] = json!({ "status": step.state, "output": output });
                 records[index] = Some(step);
             }

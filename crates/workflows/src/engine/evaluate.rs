@@ -6,11 +6,10 @@ use feature_kit::{ActionEffect, STEP_BYTES_MAX};
 use kernel::base::Result;
 use kernel::events::follow;
 use kernel::jobs::steps;
-use kernel::store::Db;
+use kernel::store::{Db, from_optional_json};
 use serde_json::{Map, Value, json};
 
 use super::super::json_depth::{JSON_DEPTH_MAX, is_shallow};
-use super::super::runs::parse_optional_json;
 use super::super::{RUN_BYTES_MAX, STEP_BYTES_SMALL, StepError, WORKFLOW_LANE};
 use super::step_results::store::StepJob;
 
@@ -57,7 +56,7 @@ pub async fn evaluate_step(db: &Db, job: &StepJob) -> Result<EvaluatedStep> {
     let mut outputs = Map::new();
     if names("steps") {
         for (name, state, output) in steps::list_step_outputs(db, WORKFLOW_LANE, &job.step.owner).await? {
-            let output: Option<Value> = parse_optional_json(output.as_deref())?;
+            let output: Option<Value> = from_optional_json(output.as_deref())?;
             outputs.insert(name, json!({ "status": state, "output": output }));
         }
     }

@@ -144,8 +144,7 @@ async fn run_lookup(
 
 /// Completes a step whose wait is over.
 async fn complete_wait(lane: &LeasedLane, job: &StepJob) -> Result<JobCompletion<StepOutcome>> {
-    let output: Value =
-        job.step.output.as_deref().map(super::super::runs::parse_json).transpose()?.unwrap_or(Value::Null);
+    let output: Value = job.step.output.as_deref().map(kernel::store::from_json).transpose()?.unwrap_or(Value::Null);
     let (began, now) = (job.step.started_at.unwrap_or(job.step.ready_at), lane.db().env().now());
     let result = StepResult {
         input: None,

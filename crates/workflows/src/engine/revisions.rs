@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kernel::base::{ActorRef, Code, Error, Result, Secrets, TenantId};
+use kernel::base::{ActorRef, Code, Error, Result, Secrets, TenantId, run_blocking};
 use kernel::store::Db;
 
 use super::super::check::{CompiledDefinition, compile_definition};
@@ -24,9 +24,7 @@ impl CompiledRevision {
         let unsealed = store::get_revision(db, secrets, id, revision).await?;
         // Compiling hundreds of expressions takes a while.
         let definition = unsealed.definition;
-        let compiled =
-            tokio::task::spawn_blocking(move || compile_definition(&definition)).await.map_err(Error::internal)?;
-        let compiled = compiled.map_err(Error::invalid_fields)?;
+        let compiled = run_blocking(move || compile_definition(&definition).map_err(Error::invalid_fields)).await?;
         Ok(CompiledRevision { compiled, saved_by: unsealed.saved_by })
     }
 }

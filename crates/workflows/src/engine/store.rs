@@ -94,29 +94,19 @@ pub async fn end_overdue_runs(lane: &LeasedLane) -> Result<Upkeep> {
     if !ids.is_empty() {
         return end_runs(lane, ids, Status::Cancelled).await;
     }
-    let held = lane.clone();
-    let done = lane.db().write(async move |tx| {
-        tx.tick().await?;
-        if !held.extend_lease(tx).await? {
-            return Ok(None);
-        }
+    let done = lane.tick_and_write_if_held(async move |tx| {
         // Deleted workflows start no runs, so no run was added since the select.
         let cleared = tx.exec(CLEAR_HEADERS, args![deleted, [0_u8; 0].as_slice(), RUNS_MAX]).await?;
         if cleared < RUNS_MAX.unsigned_abs() {
             tx.exec(ENDED, args![deleted]).await?;
         }
-        Ok(Some(1))
+        Ok(1)
     });
     done.await
 }
 
 async fn end_runs(lane: &LeasedLane, ids: Vec<RunId>, status: Status) -> Result<Upkeep> {
-    let held = lane.clone();
-    let ended = lane.db().write(async move |tx| {
-        tx.tick().await?;
-        if !held.extend_lease(tx).await? {
-            return Ok(None);
-        }
+    let ended = lane.tick_and_write_if_held(async move |tx| {
         let mut stopped = 0;
         for id in &ids {
             let mut run = runs::get_run(tx, *id).await?;
@@ -131,7 +121,7 @@ async fn end_runs(lane: &LeasedLane, ids: Vec<RunId>, status: Status) -> Result<
             }
             stop_run(tx, &mut run, status).await?;
         }
-        Ok(Some((ids.len(), stopped)))
+        Ok((ids.len(), stopped))
     });
     let Some((processed, stopped)) = ended.await? else { return Ok(None) };
     (0..stopped).for_each(|_| counters::count_run(status));
@@ -140,12 +130,7 @@ async fn end_runs(lane: &LeasedLane, ids: Vec<RunId>, status: Status) -> Result<
 
 /// Ends a run that cannot go on.
 pub async fn fail_run(lane: &LeasedLane, id: RunId, error: RunError) -> Result<()> {
-    let held = lane.clone();
-    let failed = lane.db().write(async move |tx| {
-        tx.tick().await?;
-        if !held.extend_lease(tx).await? {
-            return Ok(false);
-        }
+    let failed = lane.tick_and_write_if_held(async move |tx| {
         let mut run = runs::get_run(tx, id).await?;
         if run.run.status.is_finished() {
             return Ok(false);
@@ -154,7 +139,7 @@ pub async fn fail_run(lane: &LeasedLane, id: RunId, error: RunError) -> Result<(
         run.run.error = Some(error);
         stop_run(tx, &mut run, Status::Failed).await.map(|()| true)
     });
-    if failed.await? {
+    if failed.await? == Some(true) {
         counters::count_run(Status::Failed);
     }
     Ok(())
@@ -181,12 +166,7 @@ pub async fn load_startable_runs(db: &Db, in_flight: i64) -> Result<Vec<StoredRu
 
 /// Begins runs, each with its revision. None when the lease is lost.
 pub async fn begin_runs(lane: &LeasedLane, begun: Vec<(RunId, Arc<CompiledRevision>)>) -> Result<Upkeep> {
-    let held = lane.clone();
-    let begun = lane.db().write(async move |tx| {
-        tx.tick().await?;
-        if !held.extend_lease(tx).await? {
-            return Ok(None);
-        }
+    let begun = lane.tick_and_write_if_held(async move |tx| {
         let mut processed = Vec::with_capacity(begun.len());
         for (id, revision) in begun {
             let mut run = runs::get_run(tx, id).await?;
@@ -209,7 +189,7 @@ pub async fn begin_runs(lane: &LeasedLane, begun: Vec<(RunId, Arc<CompiledRevisi
             processed.push(Some(run.run.status));
         }
         tx.env().faults.check_in_tx("runs.begin.before_commit")?;
-        Ok(Some(processed))
+        Ok(processed)
     });
     let Some(processed) = begun.await? else { return Ok(None) };
     processed.iter().flatten().for_each(|status| counters::count_run(*status));
@@ -268,15 +248,8 @@ pub async fn find_next_due(lane: &LeasedLane, settings: &WorkflowSettings) -> Re
 
 /// Extends the lease, and marks slow requests as running. False when the lease is lost.
 pub async fn extend_lease(lane: &LeasedLane, slow: Vec<StepVersion>) -> Result<bool> {
-    let held = lane.clone();
-    lane.db()
-        .write(async move |tx| {
-            if !held.extend_lease(tx).await? {
-                return Ok(false);
-            }
-            steps::mark_running(tx, WORKFLOW_LANE, &slow).await.map(|()| true)
-        })
-        .await
+    let marked = lane.write_if_held(async move |tx| steps::mark_running(tx, WORKFLOW_LANE, &slow).await).await?;
+    Ok(marked.is_some())
 }
 
 /// Releases the lane, with the time at which it is due again.
@@ -286,10 +259,7 @@ pub async fn release_lane(
     resting: Option<Timestamp>,
 ) -> Result<()> {
     let held = lane.clone();
-    let released = lane.db().write(async move |tx| {
-        if !held.extend_lease(tx).await? {
-            return Ok(false);
-        }
+    let released = lane.write_if_held(async move |tx| {
         let now = tx.env().now();
         // Not earlier than now, so that this lane queues behind those that are waiting.
         let due: Option<Timestamp> = tx.get_one(NEXT, next_args!(held, now, settings)).await?;

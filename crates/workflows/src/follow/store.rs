@@ -1,7 +1,7 @@
 //! SQL that wakes the lane of workflows in the transaction that publishes an event. The engine reads events after their
 //! commit, in order.
 
-use feature_kit::subscription::matching_patterns;
+use feature_kit::subscription::{pattern_values, wake_values};
 use kernel::store::{Follower, NewEvent, Value};
 
 use super::super::FOLLOWER;
@@ -27,14 +27,6 @@ pub const TRIGGERS: Follower = Follower {
     only_if: Some((MATCHING_TRIGGERS, pattern_values)),
     statements: &[(WAKE, wake_values), (FALL_BEHIND, behind_values)],
 };
-
-fn pattern_values(event: &NewEvent<'_>) -> Vec<Value> {
-    matching_patterns(event.kind).map(Into::into).into()
-}
-
-fn wake_values(event: &NewEvent<'_>) -> Vec<Value> {
-    [event.sequence.into()].into_iter().chain(pattern_values(event)).collect()
-}
 
 fn behind_values(event: &NewEvent<'_>) -> Vec<Value> {
     [(event.sequence - 1).into()].into_iter().chain(pattern_values(event)).collect()

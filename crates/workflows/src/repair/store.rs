@@ -3,9 +3,8 @@
 use kernel::args;
 use kernel::base::{Result, Timestamp};
 use kernel::jobs::lanes;
-use kernel::store::{Db, STEP_ROWS, Tx};
+use kernel::store::{Db, Tx, from_json};
 
-use super::super::runs::parse_json;
 use super::super::schedule::CronSchedule;
 use super::super::{Definition, LANE_KEY, Trigger, WORKFLOW_LANE, WORKFLOWS_MAX, WorkflowId};
 
@@ -18,14 +17,14 @@ kernel::statements! {
         JOIN workflow_revisions r ON r.tenant_id = w.tenant_id AND r.workflow_id = w.id AND r.revision = w.revision
         WHERE w.tenant_id = $1 AND w.next_run_at > $2 ORDER BY w.next_run_at, w.id LIMIT $3";
     SET_NEXT = "UPDATE workflows SET next_run_at = $3 WHERE tenant_id = $1 AND id = $2";
-    CLAMP_RUNS = "UPDATE workflow_runs SET deadline_at = $3 WHERE tenant_id = $1 AND id IN
-        (SELECT r.id FROM workflow_runs r WHERE r.tenant_id = $1 AND r.ended_at IS NULL AND r.deadline_at > $3
-            ORDER BY r.deadline_at, r.id LIMIT $2)";
-    CLAMP_ENDED = "UPDATE workflow_runs SET ended_at = $3 WHERE tenant_id = $1 AND id IN
-        (SELECT r.id FROM workflow_runs r WHERE r.tenant_id = $1 AND r.ended_at > $3 ORDER BY r.ended_at, r.id LIMIT $2)";
-    CLAMP_STEPS = "UPDATE steps SET next_at = $5 WHERE tenant_id = $1 AND kind = $3 AND next_at > $4
-            AND (owner_id, name) IN (SELECT s.owner_id, s.name FROM steps s WHERE s.tenant_id = $1 AND s.kind = $3
-                AND s.lane = $6 AND s.next_at > $4 ORDER BY s.next_at, s.owner_id, s.name LIMIT $2)";
+    CLAMP_RUNS = "UPDATE workflow_runs SET deadline_at = $2 WHERE tenant_id = $1 AND id IN
+        (SELECT r.id FROM workflow_runs r WHERE r.tenant_id = $1 AND r.ended_at IS NULL AND r.deadline_at > $2
+            ORDER BY r.deadline_at, r.id LIMIT $3)";
+    CLAMP_ENDED = "UPDATE workflow_runs SET ended_at = $2 WHERE tenant_id = $1 AND id IN
+        (SELECT r.id FROM workflow_runs r WHERE r.tenant_id = $1 AND r.ended_at > $2 ORDER BY r.ended_at, r.id LIMIT $3)";
+    CLAMP_STEPS = "UPDATE steps SET next_at = $5 WHERE tenant_id = $1 AND kind = $2 AND next_at > $4
+            AND (owner_id, name) IN (SELECT s.owner_id, s.name FROM steps s WHERE s.tenant_id = $1 AND s.kind = $2
+                AND s.lane = $3 AND s.next_at > $4 ORDER BY s.next_at, s.owner_id, s.name LIMIT $6)";
 }
 
 /// Clamps future timestamps before the tenant's clock is set back. Returns how many steps waited for a time later than any
@@ -42,20 +41,10 @@ pub async fn clamp_future_timestamps(db: &Db, now: Timestamp, run_max_ms: i64) -
         lanes::wake_lane(tx, WORKFLOW_LANE, LANE_KEY).await
     })
     .await?;
-    let mut total = 0;
-    loop {
-        let clamped = db.write(async move |tx| {
-            let runs = tx.exec(CLAMP_RUNS, args![STEP_ROWS, latest]).await?;
-            let ended = tx.exec(CLAMP_ENDED, args![STEP_ROWS, now]).await?;
-            let steps = tx.exec(CLAMP_STEPS, args![STEP_ROWS, WORKFLOW_LANE, latest, now, LANE_KEY]).await?;
-            Ok((runs.max(ended).max(steps), steps))
-        });
-        let (largest, steps) = clamped.await?;
-        total += steps;
-        if largest < STEP_ROWS.unsigned_abs() {
-            return Ok(total);
-        }
-    }
+    db.exec_in_batches(CLAMP_RUNS, vec![latest.into()]).await?;
+    db.exec_in_batches(CLAMP_ENDED, vec![now.into()]).await?;
+    let steps = vec![WORKFLOW_LANE.into(), LANE_KEY.into(), latest.into(), now.into()];
+    db.exec_in_batches(CLAMP_STEPS, steps).await
 }
 
 /// Schedules fire at their next time from now, not at that of the clock that was ahead.
@@ -63,7 +52,7 @@ async fn reset_future_schedules(tx: &mut Tx, now: Timestamp) -> Result<()> {
     let scheduled: Vec<(WorkflowId, Timestamp, String)> = tx.list(SCHEDULED, args![now, WORKFLOWS_MAX]).await?;
     for (id, set_to, definition) in scheduled {
         // A definition that cannot be parsed does not stop the others.
-        let definition: Option<Definition> = parse_json(&definition).ok();
+        let definition: Option<Definition> = from_json(&definition).ok();
         let Some(Trigger::Schedule(on)) = definition.map(|definition| definition.on) else { continue };
         let next = CronSchedule::parse(&on.cron, &on.timezone).ok().and_then(|schedule| schedule.next_after(now));
         if next.is_some_and(|next| next < set_to) {

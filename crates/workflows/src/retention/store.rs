@@ -40,7 +40,7 @@ pub async fn clean_runs(tx: &mut Tx, before: Timestamp) -> Result<bool> {
     }
     for (id, workflow, revision) in &old {
         if tx.exec(DELETE_RUN, args![*id, before]).await? == 1 {
-            tx.enqueue(DELETE_STEPS, vec![WORKFLOW_LANE.into(), (*id).into()]).await?;
+            tx.defer_exec(DELETE_STEPS, vec![WORKFLOW_LANE.into(), (*id).into()]).await?;
             drop_revision(tx, *workflow, *revision).await?;
         }
     }
@@ -49,8 +49,8 @@ pub async fn clean_runs(tx: &mut Tx, before: Timestamp) -> Result<bool> {
     }
     let expired: Vec<WorkflowId> = tx.list(EXPIRED_WORKFLOWS, args![before, RUNS_MAX]).await?;
     for id in &expired {
-        tx.enqueue(DELETE_REVISIONS, vec![(*id).into()]).await?;
-        tx.enqueue(DELETE_WORKFLOW, vec![(*id).into()]).await?;
+        tx.defer_exec(DELETE_REVISIONS, vec![(*id).into()]).await?;
+        tx.defer_exec(DELETE_WORKFLOW, vec![(*id).into()]).await?;
     }
     Ok(!expired.is_empty())
 }

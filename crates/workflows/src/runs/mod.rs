@@ -11,8 +11,7 @@ pub mod store;
 
 use kernel::base::{Actor, Error, Result, Timestamp, Word, WorkflowChain};
 use kernel::jobs::steps;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kernel::store::{from_json, from_optional_json};
 use serde_json::{Value, json};
 
 use super::{Definition, RunDetail, RunStep, Status, WorkflowRun};
@@ -102,29 +101,15 @@ fn show_step(step: &super::WorkflowStep, record: &steps::StepRecord) -> Result<R
         id: step.id.clone(),
         uses: step.uses.clone(),
         status: record.state,
-        input: parse_optional_json(record.input.as_deref())?,
-        output: parse_optional_json(record.output.as_deref())?,
-        error: parse_optional_json(record.error.as_deref())?,
-        attempts: parse_json(&record.attempts)?,
+        input: from_optional_json(record.input.as_deref())?,
+        output: from_optional_json(record.output.as_deref())?,
+        error: from_optional_json(record.error.as_deref())?,
+        attempts: from_json(&record.attempts)?,
         next_attempt_at: record.next_at.filter(|_| retried),
         ready_at: Some(record.ready_at),
         started_at: record.started_at,
         ended_at: record.ended_at,
     })
-}
-
-/// Parses the JSON of a column that this server wrote.
-pub fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(Error::internal)
-}
-
-/// The JSON of a value for a column.
-pub fn to_json_text<T: Serialize + ?Sized>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(Error::internal)
-}
-
-pub fn parse_optional_json<T: DeserializeOwned>(text: Option<&str>) -> Result<Option<T>> {
-    text.map(parse_json).transpose()
 }
 
 /// The error of an action that the status of the run forbids.

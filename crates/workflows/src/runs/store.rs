@@ -6,14 +6,14 @@ use kernel::args;
 use kernel::base::{Code, Error, Result, Timestamp, Word};
 use kernel::events;
 use kernel::jobs::steps;
-use kernel::store::{Db, FromRow, Row, Tx, Value};
+use kernel::store::{Db, FromRow, Row, Tx, Value, to_json};
 
 use super::super::run_plan::{need_indexes, plan_run, run_error};
 use super::super::{
     LANE_KEY, RunError, RunId, RunTrigger, Status, TriggerKind, WORKFLOW_LANE, WORKFLOW_RUN_CANCELLED,
     WORKFLOW_RUN_FAILED, WORKFLOW_RUN_STARTED, WORKFLOW_RUN_SUCCEEDED, WorkflowId, WorkflowRun, WorkflowStep,
 };
-use super::{StoredRun, parse_json, parse_optional_json, to_json_text};
+use super::StoredRun;
 
 kernel::columns! {
     /// All columns of a run.
@@ -52,8 +52,8 @@ impl FromRow for StoredRun {
             created_at, updated_at;
             status: Status::from_stored(&row.get::<String>(AT.status)?)?,
             trigger,
-            input: parse_json(&row.get::<String>(AT.input)?)?,
-            error: parse_optional_json(row.get::<Option<String>>(AT.error)?.as_deref())?,
+            input: row.get_json(AT.input)?,
+            error: row.get_optional_json(AT.error)?,
         });
         Ok(StoredRun { run, event_sequence: row.get(AT.event_sequence)?, root: row.get(AT.root)?, changed: false })
     }
@@ -63,7 +63,7 @@ impl StoredRun {
     fn to_row_values(&self) -> Result<Vec<Value>> {
         let StoredRun { run, event_sequence, root, .. } = self;
         let by = run.trigger.by.clone();
-        let error = run.error.as_ref().map(to_json_text).transpose()?;
+        let error = run.error.as_ref().map(to_json).transpose()?;
         Ok(RunColumns {
             id: run.id.into(),
             workflow_id: run.workflow_id.into(),
@@ -81,7 +81,7 @@ impl StoredRun {
             started_by_type: by.as_ref().map(|by| by.kind.as_str()).into(),
             started_by_id: by.as_ref().and_then(|by| by.id.clone()).into(),
             started_by_name: by.map(|by| by.name).into(),
-            input: to_json_text(&run.input)?.into(),
+            input: to_json(&run.input)?.into(),
             error: error.into(),
             deadline_at: run.deadline_at.into(),
             started_at: run.started_at.into(),
@@ -136,12 +136,12 @@ impl NewRun {
 /// Inserts a new run, unless there is one of its event or its time.
 pub async fn insert_run(tx: &mut Tx, run: &StoredRun) -> Result<()> {
     let values = run.to_row_values()?;
-    tx.enqueue(INSERT, values).await
+    tx.defer_exec(INSERT, values).await
 }
 
 pub async fn update_run(tx: &mut Tx, run: &StoredRun) -> Result<()> {
     let values = run.to_row_values()?;
-    tx.enqueue(UPDATE, values).await
+    tx.defer_exec(UPDATE, values).await
 }
 
 /// Reads a run inside a transaction.

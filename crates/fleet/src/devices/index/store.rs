@@ -66,7 +66,7 @@ pub async fn update_index(tx: &mut Tx, number: i64, before: Option<&FullDevice>,
 /// Changes counters by the given amounts; each comes with the label of its value.
 pub async fn adjust_counters(tx: &mut Tx, changes: &BTreeMap<DeviceCounter, (String, i64)>) -> Result<()> {
     for (sql, values) in counter_statements(changes, COUNT) {
-        tx.enqueue(sql, values).await?;
+        tx.defer_exec(sql, values).await?;
     }
     delete_empty_counters(tx, changes).await
 }
@@ -78,7 +78,7 @@ pub async fn adjust_counters_listing_changes(
 ) -> Result<Vec<String>> {
     let mut pending = Vec::new();
     for (sql, values) in counter_statements(changes, COUNT_RETURNING) {
-        pending.push(tx.send_query::<(String, String, i64)>(sql, values).await?);
+        pending.push(tx.defer_query::<(String, String, i64)>(sql, values).await?);
     }
     delete_empty_counters(tx, changes).await?;
     let by: BTreeMap<&str, i64> = changes
@@ -134,7 +134,7 @@ async fn delete_empty_counters(tx: &mut Tx, changes: &BTreeMap<DeviceCounter, (S
         .map(|(counted, _)| (counted.organization.as_str(), counted.dimension))
         .collect();
     for (organization, dimension) in emptied {
-        tx.enqueue(UNCOUNT, vec![organization.into(), dimension.into()]).await?;
+        tx.defer_exec(UNCOUNT, vec![organization.into(), dimension.into()]).await?;
     }
     Ok(())
 }
@@ -158,7 +158,7 @@ async fn delete_terms(tx: &mut Tx, number: i64, terms: impl Iterator<Item = &Str
 /// Inserts rows, several with each statement; `lead` is bound before them.
 pub async fn insert_rows(tx: &mut Tx, sql: &'static str, lead: &[Value], rows: Vec<Vec<Value>>) -> Result<()> {
     for values in bind_in_slots(lead, &rows) {
-        tx.enqueue(sql, values).await?;
+        tx.defer_exec(sql, values).await?;
     }
     Ok(())
 }

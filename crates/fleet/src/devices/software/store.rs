@@ -6,10 +6,10 @@ use kernel::args;
 use kernel::base::{Error, Result, TenantId};
 use kernel::jobs::lanes::tenant_db;
 use kernel::jobs::{ServerNode, tenants};
-use kernel::store::{Db, FromRow, Purpose, Row, Select, Tx, Value};
+use kernel::store::{Db, FromRow, Purpose, Row, Select, Tx, Value, from_json, to_json};
 
 use super::super::index::store::{adjust_counters_listing_changes, insert_rows};
-use super::super::stored::{from_json, row_limit, to_json};
+use super::super::stored::row_limit;
 use super::super::{FullDevice, Software};
 use super::{InstalledVersions, SoftwareChange, SoftwareIndexBatch, installed_versions, software_changes};
 
@@ -71,7 +71,7 @@ pub async fn insert_software_changes(
     let (version, sequence) = (after.device.version, tx.tick().await?.sequence);
     for (part, change) in (0_i64..).zip(software_changes(before, after)) {
         let row = [i64::from(change.bucket), number, version, part, sequence].map(Value::from);
-        tx.enqueue(INSERT_PENDING, row.into_iter().chain([to_json(&change)?.into()]).collect()).await?;
+        tx.defer_exec(INSERT_PENDING, row.into_iter().chain([to_json(&change)?.into()]).collect()).await?;
     }
     Ok(())
 }
@@ -158,7 +158,7 @@ async fn index_next_batch(tx: &mut Tx, until: i64) -> Result<()> {
         (SoftwareIndexBatch::default(), Vec::new(), HashSet::new(), 0);
     let mut installations = 0;
     for (bucket, number, version, part, changes) in pending {
-        let change: SoftwareChange = serde_json::from_str(&changes).map_err(Error::internal)?;
+        let change: SoftwareChange = from_json(&changes)?;
         names.extend(change.names.iter().map(|name| name.name.clone()));
         installations += change.names.len();
         size_bytes += changes.len();
@@ -198,7 +198,7 @@ pub async fn load_installed(db: &Db, number: i64) -> Result<BTreeMap<String, Ins
     struct InstalledSoftwareRow(BTreeMap<String, InstalledVersions>);
     impl FromRow for InstalledSoftwareRow {
         fn from_row(row: &Row<'_>) -> Result<Self> {
-            let list: Vec<Software> = from_json(&row.get::<String>(0)?)?;
+            let list: Vec<Software> = row.get_json(0)?;
             Ok(InstalledSoftwareRow(installed_versions(&list)))
         }
     }

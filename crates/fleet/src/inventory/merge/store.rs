@@ -125,9 +125,9 @@ async fn move_identities(tx: &mut Tx, from: i64, to: i64) -> Result<()> {
     let own: Vec<(String, i64)> = tx.list(IDENTITIES, args![to]).await?;
     let others: Vec<(String, i64)> = tx.list(IDENTITIES, args![from]).await?;
     for (name, added_at) in others {
-        tx.enqueue(DELETE_IDENTITY, vec![name.as_str().into(), from.into()]).await?;
+        tx.defer_exec(DELETE_IDENTITY, vec![name.as_str().into(), from.into()]).await?;
         if !own.iter().any(|(known, _)| *known == name) {
-            tx.enqueue(INSERT_IDENTITY, vec![name.as_str().into(), to.into(), added_at.into()]).await?;
+            tx.defer_exec(INSERT_IDENTITY, vec![name.as_str().into(), to.into(), added_at.into()]).await?;
         }
     }
     Ok(())

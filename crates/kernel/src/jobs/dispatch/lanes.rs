@@ -10,8 +10,10 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 
 use super::super::lanes::{self, LeasedLane, POLL_MS};
+use super::dispatcher::Dispatcher;
 use super::permits::LanePermit;
-use super::{Dispatcher, WorkKind, run};
+use super::run;
+use super::work::WorkKind;
 use crate::base::{Result, TenantId};
 
 /// Lanes leased in one transaction, so that nodes that start together share them.
@@ -22,53 +24,57 @@ const CANDIDATES_MAX: usize = 1_024;
 /// How long an idle lane is kept, so that a busy lane is not leased again for each event.
 const LINGER_MS: i64 = 2_000;
 
-pub async fn run_due<W: WorkKind>(dispatcher: &Dispatcher<W>) -> Result<()> {
-    let (_stop_sender, stop) = watch::channel(false);
-    loop {
-        let leased = lanes::lease_due_lanes(dispatcher.work.node(), W::KIND, LEASES_MAX).await?;
-        if leased.is_empty() {
-            return Ok(());
+impl<W: WorkKind> Dispatcher<W> {
+    /// Runs all jobs that are due by the clock, and none that are due later. For tests, which move the clock themselves.
+    pub async fn run_due(&self) -> Result<()> {
+        let (_stop_sender, stop) = watch::channel(false);
+        loop {
+            let leased = lanes::lease_due_lanes(self.work.node(), W::KIND, LEASES_MAX).await?;
+            if leased.is_empty() {
+                return Ok(());
+            }
+            let mut running = JoinSet::new();
+            for lane in leased {
+                running.spawn(run::run(self.clone(), (lane, None), Arc::new(Notify::new()), 0, stop.clone()));
+            }
+            running.join_all().await;
         }
-        let mut running = JoinSet::new();
-        for lane in leased {
-            running.spawn(run::run(dispatcher.clone(), (lane, None), Arc::new(Notify::new()), 0, stop.clone()));
-        }
-        running.join_all().await;
     }
-}
 
-pub async fn run<W: WorkKind>(dispatcher: Dispatcher<W>, stop: impl Future<Output = ()>) {
-    let (stop_sender, stopping) = watch::channel(false);
-    let mut lanes = RunningLanes { dispatcher, running: JoinSet::new(), wakes: HashMap::new(), stopping };
-    let mut stop = pin!(stop);
-    let mut commits = lanes.dispatcher.work.node().store.subscribe_commits();
-    let permits = lanes.dispatcher.permits.clone();
-    loop {
-        if let Err(error) = lanes.lease_due_lanes().await {
-            tracing::warn!(%error, kind = W::KIND, "failed to lease lanes; will retry");
-        }
-        let poll = tokio::time::sleep(Duration::from_millis(POLL_MS.unsigned_abs()));
-        tokio::select! {
-            () = &mut stop => break,
-            () = poll => {}
-            () = permits.wait_for_release(), if permits.is_crowded() => {}
-            Some(ended) = lanes.running.join_next() => lanes.remove_finished(ended),
-            received = commits.recv() => match received {
-                Ok(tenant) => {
-                    lanes.wake_tenant(tenant);
-                    // One pass serves all pending notifications.
-                    while let Ok(tenant) = commits.try_recv() {
+    /// Runs until `stop`, then waits for running jobs and releases the lanes.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let (stop_sender, stopping) = watch::channel(false);
+        let mut lanes = RunningLanes { dispatcher: self, running: JoinSet::new(), wakes: HashMap::new(), stopping };
+        let mut stop = pin!(stop);
+        let mut commits = lanes.dispatcher.work.node().store.subscribe_commits();
+        let permits = lanes.dispatcher.permits.clone();
+        loop {
+            if let Err(error) = lanes.lease_due_lanes().await {
+                tracing::warn!(%error, kind = W::KIND, "failed to lease lanes; will retry");
+            }
+            let poll = tokio::time::sleep(Duration::from_millis(POLL_MS.unsigned_abs()));
+            tokio::select! {
+                () = &mut stop => break,
+                () = poll => {}
+                () = permits.wait_for_release(), if permits.is_crowded() => {}
+                Some(ended) = lanes.running.join_next() => lanes.remove_finished(ended),
+                received = commits.recv() => match received {
+                    Ok(tenant) => {
                         lanes.wake_tenant(tenant);
+                        // One pass serves all pending notifications.
+                        while let Ok(tenant) = commits.try_recv() {
+                            lanes.wake_tenant(tenant);
+                        }
                     }
-                }
-                Err(RecvError::Lagged(_)) => lanes.wake_all(),
-                Err(RecvError::Closed) => {}
-            },
+                    Err(RecvError::Lagged(_)) => lanes.wake_all(),
+                    Err(RecvError::Closed) => {}
+                },
+            }
         }
+        let _ = stop_sender.send(true);
+        lanes.wake_all();
+        while lanes.running.join_next().await.is_some() {}
     }
-    let _ = stop_sender.send(true);
-    lanes.wake_all();
-    while lanes.running.join_next().await.is_some() {}
 }
 
 type LaneName = (TenantId, String, Arc<Notify>);

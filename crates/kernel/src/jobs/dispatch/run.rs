@@ -10,9 +10,11 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::super::lanes::{HEARTBEAT_MS, LeasedLane, POLL_MS};
+use super::dispatcher::Dispatcher;
+use super::in_flight::JobsInFlight;
 use super::permits::LanePermit;
 use super::unsaved_outcomes::{SAVE_RETRY_MAX, UnsavedOutcomes};
-use super::{Dispatcher, JobCompletion, JobsInFlight, LaneWork, LoadResult, SaveReport, WorkKind};
+use super::work::{JobCompletion, LaneWork, LoadResult, SaveReport, WorkKind};
 use crate::base::{Code, Error, Result, Timestamp};
 
 /// How often slow jobs are searched for, which iterates over all jobs in flight.

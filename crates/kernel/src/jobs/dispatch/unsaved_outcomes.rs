@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::SaveReport;
+use super::work::SaveReport;
 use crate::base::{Code, Error, Result};
 
 /// How long saving is retried: within the lease.

@@ -10,7 +10,7 @@ mod retry;
 
 use super::lanes::LeasedLane;
 use crate::base::{Actor, Result, Timestamp, Word};
-use crate::store::{Db, FromRow, Row, Tx, WriteJob};
+use crate::store::{Db, FromRow, Row, Tx, WriteFn};
 
 pub use retry::Retry;
 
@@ -197,20 +197,14 @@ pub async fn commit_step<R: Send + 'static>(
     lane: &LeasedLane,
     actor: Actor,
     version: StepVersion,
-    effect: impl for<'t> WriteJob<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
+    effect: impl for<'t> WriteFn<&'t mut Tx, Result<R>, Fut: Send> + Send + 'static,
 ) -> Result<StepCommit<R>> {
-    let (leased, faults) = (lane.clone(), lane.db().env().faults.clone());
+    let (kind, faults) = (lane.kind(), lane.db().env().faults.clone());
     faults.check_outside_tx("steps.act.before").await?;
     let committed = lane
-        .db()
-        .write(async move |tx| {
+        .tick_and_write_if_held(async move |tx| {
             tx.act_as(actor)?;
-            // The clock is locked first, as in every transaction.
-            tx.tick().await?;
-            if !leased.extend_lease(tx).await? {
-                return Ok(StepCommit::Lost);
-            }
-            if !is_at_version(tx, leased.kind(), &version).await? {
+            if !is_at_version(tx, kind, &version).await? {
                 return Ok(StepCommit::Stale);
             }
             let done = effect(tx).await?;
@@ -219,7 +213,7 @@ pub async fn commit_step<R: Send + 'static>(
         })
         .await?;
     faults.check_outside_tx("steps.act.after_commit").await?;
-    Ok(committed)
+    Ok(committed.unwrap_or(StepCommit::Lost))
 }
 
 /// Whether the step is open and at this attempt. The caller holds the lane, so that the answer stays true.
@@ -230,27 +224,27 @@ pub async fn is_at_version(tx: &mut Tx, kind: &str, version: &StepVersion) -> Re
 }
 
 pub async fn insert_step(tx: &mut Tx, kind: &str, lane: &str, step: &StepRecord) -> Result<()> {
-    tx.enqueue(INSERT, step.column_values(kind, lane)).await
+    tx.defer_exec(INSERT, step.column_values(kind, lane)).await
 }
 
 pub async fn update_step(tx: &mut Tx, kind: &str, lane: &str, step: &StepRecord) -> Result<()> {
-    tx.enqueue(UPDATE, step.column_values(kind, lane)).await
+    tx.defer_exec(UPDATE, step.column_values(kind, lane)).await
 }
 
 /// Deletes a step, as if it had never been ready.
 pub async fn delete_step(tx: &mut Tx, kind: &str, owner: &str, name: &str) -> Result<()> {
-    tx.enqueue(DELETE, vec![kind.into(), owner.into(), name.into()]).await
+    tx.defer_exec(DELETE, vec![kind.into(), owner.into(), name.into()]).await
 }
 
 /// Ends all open steps of an owner.
 pub async fn end_open_steps(tx: &mut Tx, kind: &str, owner: &str, state: WorkStatus, at: Timestamp) -> Result<()> {
-    tx.enqueue(END_ALL, vec![kind.into(), owner.into(), state.as_str().into(), at.into()]).await
+    tx.defer_exec(END_ALL, vec![kind.into(), owner.into(), state.as_str().into(), at.into()]).await
 }
 
 /// Marks slow attempts as running, so that users see it.
 pub async fn mark_running(tx: &mut Tx, kind: &str, versions: &[StepVersion]) -> Result<()> {
     for StepVersion { owner, name, attempt } in versions {
-        tx.enqueue(SET_RUNNING, vec![kind.into(), owner.as_str().into(), name.as_str().into(), (*attempt).into()])
+        tx.defer_exec(SET_RUNNING, vec![kind.into(), owner.as_str().into(), name.as_str().into(), (*attempt).into()])
             .await?;
     }
     Ok(())

@@ -6,7 +6,7 @@ use kernel::audit::{self, NewAuditEntry};
 use kernel::auth::{CredentialRef, Rights, Scope, Scopes};
 use kernel::base::{ApiKeyId, Error, Result, Timestamp};
 use kernel::events;
-use kernel::store::{FromRow, Row, Tx};
+use kernel::store::{FromRow, Row, Tx, from_json};
 
 use super::super::API_KEY_REVOKED;
 use super::super::find::store::read_shown;
@@ -54,7 +54,7 @@ impl FromRow for DescendantKey {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let bounds = KeyBounds {
             scopes: Scopes::from_json(&row.get::<String>(2)?)?,
-            networks: serde_json::from_str(&row.get::<String>(3)?).map_err(Error::internal)?,
+            networks: row.get_json(3)?,
             expires_at: row.get(4)?,
         };
         Ok(DescendantKey { id: row.get(0)?, maker: row.get(1)?, bounds })
@@ -64,7 +64,7 @@ impl FromRow for DescendantKey {
 /// The expiry and the networks of the key that made this one; `None` when a person did.
 pub async fn find_maker(tx: &mut Tx, id: ApiKeyId) -> Result<Option<(Timestamp, Vec<IpNet>)>> {
     let Some((end, cidrs)) = tx.find::<(Timestamp, String)>(MAKER, args![id]).await? else { return Ok(None) };
-    Ok(Some((end, serde_json::from_str(&cidrs).map_err(Error::internal)?)))
+    Ok(Some((end, from_json(&cidrs)?)))
 }
 
 /// A key may change only itself and its descendants: the secret of any other key would outlive the caller's own revocation.

@@ -61,7 +61,7 @@ pub async fn update_provider(db: &Db, id: ProviderId, change: ProviderChange) ->
             (old.version + 1).into(),
             at.into(),
         ];
-        tx.enqueue(UPDATE, row).await?;
+        tx.defer_exec(UPDATE, row).await?;
         audit::record_entry(tx, NewAuditEntry::new("sso.update", "sso_provider", id).with_changes(changes)).await?;
         get_provider_in_tx(tx, id).await
     })

@@ -95,7 +95,7 @@ pub async fn sign_on(tx: &mut Tx, request: SignOn) -> Result<SignOnOutcome> {
     if !loses_admin(&old, &demoted) || has_other_admin(tx, old.id).await? {
         new.role = role;
     }
-    tx.enqueue(UPDATE_LAST_SIGNED_IN, vec![new.id.into(), new.last_signed_in_at.into()]).await?;
+    tx.defer_exec(UPDATE_LAST_SIGNED_IN, vec![new.id.into(), new.last_signed_in_at.into()]).await?;
     let user = Box::new(save_user(tx, &old, new).await?);
     Ok(SignOnOutcome::SignedIn { user, ignored_email })
 }

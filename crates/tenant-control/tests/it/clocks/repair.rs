@@ -6,7 +6,7 @@ use kernel::args;
 use kernel::auth::{Role, list_clocks, open_as_operator};
 use kernel::base::{DAY_MS, Env, HOUR_MS, MINUTE_MS, Timestamp, WallClock};
 use kernel::events;
-use kernel::store::{Param, Purpose, STEP_ROWS};
+use kernel::store::{BATCH_ROWS, Param, Purpose};
 use serde_json::{Value, json};
 use tenant_control::cli::clock;
 use tenant_control::features::tickets::sla::{self, PriorityPolicy, SlaPolicy};
@@ -33,7 +33,8 @@ async fn go_ahead(server: &Server, tenancy: &Tenancy) -> String {
 }
 
 async fn repair(server: &Server, tenancy: &Tenancy) -> clock::ClockRepair {
-    let repaired = clock::repair_clock(&open_as_operator(&server.app.store, &tenancy.tenant)).await.expect("a repair");
+    let db = open_as_operator(&server.app.store, &tenancy.tenant);
+    let repaired = clock::repair_clock(&db, 28 * DAY_MS).await.expect("a repair");
     // The command is another process: on PostgreSQL this one may remember for half a second.
     server.app.credentials.invalidate_tenant(tenancy.tenant.id);
     repaired
@@ -213,7 +214,7 @@ over_http! {
         server.post(TICKETS).cookie(&admin).json(&ticket).await.is(201);
         let db = open_as_operator(&server.app.store, &acme.tenant);
         // More than one step of them.
-        let (count, from) = (STEP_ROWS + STEP_ROWS / 2, server.now());
+        let (count, from) = (BATCH_ROWS + BATCH_ROWS / 2, server.now());
         let insert = "INSERT INTO events (tenant_id, sequence, id, type, family, record_id, at, body)
             WITH RECURSIVE numbers (n) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT n + 1 FROM numbers WHERE n < $2)
             SELECT CAST($1 AS TEXT), n + 1000, 'evt_' || n, 'custom.load', 'custom', 'r', CAST($3 AS BIGINT) + n, '{}' FROM numbers";

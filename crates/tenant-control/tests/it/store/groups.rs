@@ -40,7 +40,7 @@ fn row(n: i64, number: i64, at: i64) -> Vec<Value> {
 async fn work(tx: &mut Tx, n: i64, end: End) -> Result<(Tick, i64)> {
     let tick = tx.tick().await?;
     let number: i64 = tx.get_one(NUMBER, args![]).await?;
-    tx.enqueue(INSERT, row(n, number, tick.at.as_millis())).await?;
+    tx.defer_exec(INSERT, row(n, number, tick.at.as_millis())).await?;
     let before = tx.list::<(i64, i64)>(ROWS, args![]).await?.into_iter().filter(|(place, _)| *place <= n).count();
     assert_eq!(usize::try_from(tx.exec(TOUCH, args![n]).await?).unwrap(), before);
     let more = [row(n + 1_000, -number, 0), row(n + 2_000, -number, 0)];
@@ -48,7 +48,7 @@ async fn work(tx: &mut Tx, n: i64, end: End) -> Result<(Tick, i64)> {
     match end {
         End::Well => {}
         End::WithAnError => return Err(Error::conflict("as the test wants it")),
-        End::WithABrokenConstraint => tx.enqueue(INSERT, row(n, number, 0)).await?,
+        End::WithABrokenConstraint => tx.defer_exec(INSERT, row(n, number, 0)).await?,
         End::WithASwallowedError => drop(tx.exec(INSERT, args![n, number, 0_i64]).await),
         End::WithAPanic => panic!("as the test wants it"),
         End::NotAtAll => std::future::pending().await,

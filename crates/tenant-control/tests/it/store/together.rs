@@ -17,13 +17,13 @@ on_both! {
     async fn what_is_asked_is_answered_as_of_its_place(store: TestStore) {
         let db = store.system(Purpose::Cli);
         let counts = db.write(async |tx| {
-            let none = tx.send_query::<i64>(COUNT, Vec::new()).await?;
-            tx.enqueue(INSERT, row(1)).await?;
-            let one = tx.send_query::<i64>(COUNT, Vec::new()).await?;
+            let none = tx.defer_query::<i64>(COUNT, Vec::new()).await?;
+            tx.defer_exec(INSERT, row(1)).await?;
+            let one = tx.defer_query::<i64>(COUNT, Vec::new()).await?;
             insert(tx, 2, "a").await?;
             let two: i64 = tx.get_one(COUNT, args![]).await?;
-            tx.enqueue(INSERT, row(3)).await?;
-            let three = tx.send_query::<i64>(COUNT, Vec::new()).await?;
+            tx.defer_exec(INSERT, row(3)).await?;
+            let three = tx.defer_query::<i64>(COUNT, Vec::new()).await?;
             // In whichever order they are fetched, and one that has not been sent yet.
             let (three, one, none) = (tx.await_rows(three).await?, tx.await_rows(one).await?, tx.await_rows(none).await?);
             Ok([none, one, vec![two], three])
@@ -34,7 +34,7 @@ on_both! {
 
     async fn a_write_that_waited_for_nothing_is_kept(store: TestStore) {
         let db = store.system(Purpose::Cli);
-        db.write(async |tx| tx.enqueue(INSERT, row(1)).await).await.unwrap();
+        db.write(async |tx| tx.defer_exec(INSERT, row(1)).await).await.unwrap();
         assert_eq!(count(&store).await, 1);
     }
 
@@ -48,8 +48,8 @@ on_both! {
             assert_eq!(backend().await, before, "the connection is not to blame");
             let failed = db.write(async move |tx| {
                 insert(tx, 1, "a").await?;
-                tx.enqueue(INSERT, wrong).await?;
-                tx.enqueue(INSERT, row(2)).await
+                tx.defer_exec(INSERT, wrong).await?;
+                tx.defer_exec(INSERT, row(2)).await
             });
             let error = failed.await.unwrap_err();
             assert_eq!(error.code(), Code::Internal);
@@ -62,7 +62,7 @@ on_both! {
         let db = store.system(Purpose::Cli);
         let swallowed = db.write(async |tx| {
             insert(tx, 1, "a").await?;
-            let wrong = tx.send_query::<i64>("SELECT nonsense FROM nowhere", Vec::new()).await;
+            let wrong = tx.defer_query::<i64>("SELECT nonsense FROM nowhere", Vec::new()).await;
             if let Ok(wrong) = wrong {
                 let _ = tx.await_rows(wrong).await;
             }
@@ -78,12 +78,12 @@ on_both! {
         // The first starts the clock, the second moves it, and a clock that has moved stays.
         for sequence in [1, 2] {
             let found = db.write(async move |tx| {
-                let before = tx.send_query::<i64>(clock, Vec::new()).await?;
-                tx.send_tick().await?;
-                let found = tx.send_query::<i64>(clock, Vec::new()).await?;
+                let before = tx.defer_query::<i64>(clock, Vec::new()).await?;
+                tx.defer_tick().await?;
+                let found = tx.defer_query::<i64>(clock, Vec::new()).await?;
                 // Once, however often it is asked for.
-                tx.send_tick().await?;
-                let again = tx.send_query::<i64>(clock, Vec::new()).await?;
+                tx.defer_tick().await?;
+                let again = tx.defer_query::<i64>(clock, Vec::new()).await?;
                 let tick = tx.tick().await?;
                 assert_eq!(tx.tick().await?, tick);
                 Ok((tx.await_rows(before).await?.pop(), tx.await_rows(found).await?, tx.await_rows(again).await?, tick))
@@ -92,10 +92,10 @@ on_both! {
             assert_eq!(found.await.unwrap(), (before, vec![sequence], vec![sequence], tick));
         }
         let system = store.system(Purpose::Cli);
-        let nobody = system.write(async |tx| tx.send_tick().await);
+        let nobody = system.write(async |tx| tx.defer_tick().await);
         assert_eq!(code(nobody.await), Some(Code::Internal));
         let failed = db.write(async |tx| {
-            tx.send_tick().await?;
+            tx.defer_tick().await?;
             assert_eq!(tx.get_one::<i64>(clock, args![]).await?, 3);
             Err::<(), _>(Error::conflict("as the test wants it"))
         });

@@ -72,7 +72,7 @@ on_both! {
         inserting(&db, 1).await.unwrap();
         let failed = db.write(async |tx| {
             insert(tx, 2, "a").await?;
-            tx.enqueue(INSERT, vec![1_i64.into(), "a".into(), 0_i64.into()]).await?;
+            tx.defer_exec(INSERT, vec![1_i64.into(), "a".into(), 0_i64.into()]).await?;
             // What breaks no constraint is not told that it did.
             insert(tx, 3, "a").await.on_duplicate(|| Error::conflict("The third is there already."))
         });

@@ -7,7 +7,7 @@ use kernel::args;
 use kernel::base::{Actor, Result};
 use kernel::events;
 use kernel::jobs::lanes;
-use kernel::store::{Tx, WriteJob};
+use kernel::store::{Tx, WriteFn};
 use serde_json::json;
 use tenant_control::features::webhooks::WEBHOOK_LANE;
 use tenant_control::features::webhooks::sender::{self, WebhookSender};
@@ -37,7 +37,7 @@ impl Open {
 pub async fn hold_open(
     server: &Server,
     tenancy: &Tenancy,
-    part: impl for<'t> WriteJob<&'t mut Tx, Result<()>, Fut: Send> + Send + 'static,
+    part: impl for<'t> WriteFn<&'t mut Tx, Result<()>, Fut: Send> + Send + 'static,
 ) -> Open {
     let (entered, has_entered) = oneshot::channel();
     let (commit, committed) = std::sync::mpsc::channel::<()>();

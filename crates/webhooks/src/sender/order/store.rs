@@ -30,16 +30,8 @@ kernel::statements! {
 
 /// Holds deliveries behind an earlier event of their record. False when the lease is lost.
 pub async fn hold_behind(lane: &LeasedLane, behind: Vec<DeliveryId>) -> Result<bool> {
-    let held = lane.clone();
-    lane.db()
-        .write(async move |tx| {
-            let holds = held.extend_lease(tx).await?;
-            if holds {
-                tx.enqueue_each(HOLD_BEHIND, behind.into_iter().map(|id| vec![id.into()]).collect()).await?;
-            }
-            Ok(holds)
-        })
-        .await
+    let rows = behind.into_iter().map(|id| vec![id.into()]).collect();
+    Ok(lane.write_if_held(async move |tx| tx.defer_exec_each(HOLD_BEHIND, rows).await).await?.is_some())
 }
 
 /// Deliveries that one step examines.
@@ -63,17 +55,17 @@ pub async fn fill_records(
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            let holding = held.send_lease_extension(tx).await?;
+            let holding = held.defer_lease_extension(tx).await?;
             let page = args![id, at, sequence, STEP_ROWS as i64];
             let waiting: Vec<(DeliveryId, Timestamp, i64, Option<String>)> = tx.list(WAITING, page).await?;
             if !holding.is_held(tx).await? {
                 return Ok(FillProgress::Lost);
             }
             let missing = waiting.iter().filter(|(.., record)| record.is_none());
-            tx.enqueue_each(FILL_RECORD, missing.map(|(id, ..)| vec![(*id).into()]).collect()).await?;
+            tx.defer_exec_each(FILL_RECORD, missing.map(|(id, ..)| vec![(*id).into()]).collect()).await?;
             match waiting.last() {
                 Some((_, at, sequence, _)) if waiting.len() == STEP_ROWS => Ok(FillProgress::UpTo((*at, *sequence))),
-                _ => tx.enqueue(FILLED, vec![id.into(), version.into()]).await.map(|()| FillProgress::All),
+                _ => tx.defer_exec(FILLED, vec![id.into(), version.into()]).await.map(|()| FillProgress::All),
             }
         })
         .await

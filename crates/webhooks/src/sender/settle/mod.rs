@@ -4,8 +4,9 @@ pub mod store;
 
 use kernel::base::Timestamp;
 
+use super::endpoint::PauseReason;
 use super::outcome::{DeliveryOutcome, DeliveryVerdict};
-use super::pace::{Pace, PauseReason};
+use super::pace::Pace;
 
 /// The health of an endpoint as its attempts showed it.
 #[derive(Clone, Debug)]

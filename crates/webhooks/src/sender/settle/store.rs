@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use kernel::base::{Error, Result, Timestamp, Word};
 use kernel::jobs::lanes::LeasedLane;
-use kernel::store::Value;
+use kernel::store::{Value, to_json};
 
 use super::super::super::deliveries::store::AttemptColumns;
 use super::super::super::{WebhookId, WebhookStatus};
+use super::super::endpoint::{PauseReason, pause_columns};
 use super::super::outcome::{DeliveryOutcome, DeliveryVerdict};
-use super::super::pace::PauseReason;
-use super::super::store::pause_columns;
 use super::EndpointHealth;
 
 kernel::statements! {
@@ -57,8 +56,8 @@ pub async fn save_outcomes(
     let held = lane.clone();
     lane.db()
         .write(async move |tx| {
-            let holding = held.send_lease_extension(tx).await?;
-            let endpoint = tx.send_query::<(i64, String, String)>(ENDPOINT_NOW, vec![id.into()]).await?;
+            let holding = held.defer_lease_extension(tx).await?;
+            let endpoint = tx.defer_query::<(i64, String, String)>(ENDPOINT_NOW, vec![id.into()]).await?;
             if !holding.is_held(tx).await? {
                 return Ok(false);
             }
@@ -80,10 +79,10 @@ pub async fn save_outcomes(
                 }
             }
             // From here on no statement is awaited: all of them are sent together with the commit.
-            tx.enqueue_each(SAVE_OUTCOME, updates).await?;
-            tx.enqueue_each(INSERT_ATTEMPT, attempts).await?;
-            tx.enqueue_each(HOLD_BEHIND, retried).await?;
-            tx.enqueue_each(RELEASE_NEXT, done).await?;
+            tx.defer_exec_each(SAVE_OUTCOME, updates).await?;
+            tx.defer_exec_each(INSERT_ATTEMPT, attempts).await?;
+            tx.defer_exec_each(HOLD_BEHIND, retried).await?;
+            tx.defer_exec_each(RELEASE_NEXT, done).await?;
             let hold = outcomes.iter().filter_map(|outcome| outcome.find_retry_after(&url)).max().filter(|_| enabled);
             if let Some(health) = endpoint_health.filter(|health| health.version == version) {
                 let (paused_until, paused_reason) = pause_columns(health.pause);
@@ -96,11 +95,11 @@ pub async fn save_outcomes(
                     paused_until.into(),
                     paused_reason.into(),
                 ];
-                tx.enqueue(UPDATE_STATE, state).await?;
+                tx.defer_exec(UPDATE_STATE, state).await?;
             } else if let Some(until) = hold {
                 // The endpoint has changed, but the URL that sent `Retry-After` is the same.
                 let hold = vec![id.into(), until.into(), PauseReason::RetryAfter.as_str().into()];
-                tx.enqueue(UPDATE_HOLD, hold).await?;
+                tx.defer_exec(UPDATE_HOLD, hold).await?;
             }
             Ok(true)
         })
@@ -132,7 +131,7 @@ fn outcome_args(outcome: &DeliveryOutcome, verdict: DeliveryVerdict, now: Timest
 /// The arguments of [`INSERT_ATTEMPT`]; `None` when nothing was sent.
 fn attempt_args(outcome: &DeliveryOutcome) -> Result<Option<Vec<Value>>> {
     let Some(attempt) = &outcome.attempt else { return Ok(None) };
-    let timings = serde_json::to_string(&attempt.timings).map_err(Error::internal)?;
+    let timings = to_json(&attempt.timings)?;
     let row = AttemptColumns {
         delivery_id: outcome.due.id.into(),
         number: (outcome.due.attempts + 1).into(),

@@ -83,21 +83,17 @@ pub async fn follow_events(engine: &EngineContext, lane: &LeasedLane) -> Result<
             tokio::task::yield_now().await;
         }
     }
-    let (held, run_max_ms) = (lane.clone(), engine.settings.run_max_ms);
-    let written = db.write(async move |tx| {
-        tx.tick().await?;
-        if !held.extend_lease(tx).await? {
-            return Ok(None);
-        }
+    let run_max_ms = engine.settings.run_max_ms;
+    let written = lane.tick_and_write_if_held(async move |tx| {
         // The last trigger was disabled meanwhile, and perhaps enabled again: the follower starts over, and so does this.
         if !follow::advance_position(tx, FOLLOWER, position, reached).await? {
-            return Ok(Some(1));
+            return Ok(1);
         }
         for (number, new) in new_runs {
             create_run(tx, new, number, run_max_ms).await?;
         }
         tx.env().faults.check_in_tx("follow.made.before_commit")?;
-        Ok(Some(1))
+        Ok(1)
     });
     match written.await {
         // The workflow was changed meanwhile: its events are filtered again by the new revision.

@@ -46,12 +46,8 @@ pub async fn fire_due_schedules(engine: &EngineContext, lane: &LeasedLane, run_m
     if fires.is_empty() {
         return Ok(Some(0));
     }
-    let held = lane.clone();
-    let fired = db.write(async move |tx| {
+    let fired = lane.tick_and_write_if_held(async move |tx| {
         let tick = tx.tick().await?;
-        if !held.extend_lease(tx).await? {
-            return Ok(None);
-        }
         let processed = fires.len();
         for (workflow_id, revision, moment, workflow_name, next, error) in fires {
             if tx.exec(SET_NEXT, args![workflow_id, moment, revision, next]).await? == 0 {
@@ -86,7 +82,7 @@ pub async fn fire_due_schedules(engine: &EngineContext, lane: &LeasedLane, run_m
             runs::insert_run(tx, &run).await?;
         }
         tx.env().faults.check_in_tx("fire.made.before_commit")?;
-        Ok(Some(processed))
+        Ok(processed)
     });
     fired.await
 }

@@ -9,11 +9,11 @@ use kernel::events;
 use kernel::jobs::lanes::LeasedLane;
 use kernel::jobs::steps::{self, Retry, StepCommit, StepVersion};
 use kernel::outbound::LaneRequestPermit;
-use kernel::store::Tx;
+use kernel::store::{Tx, from_json, to_json};
 use serde_json::{Map, Value};
 
+use super::super::super::runs::StoredRun;
 use super::super::super::runs::store::{self as runs, advance_run, is_workflow_deleted};
-use super::super::super::runs::{StoredRun, parse_json, to_json_text};
 use super::super::super::{
     ApprovalQuestion, ApprovalRequested, LANE_KEY, RUN_BYTES_MAX, STEP_BYTES_SMALL, Status, StepAttempt, StepError,
     WORKFLOW_APPROVAL_REQUESTED, WORKFLOW_LANE, WorkflowStep, counters,
@@ -123,7 +123,7 @@ pub async fn run_transactional(
             Err(error) => return Err(refuse(refusal_to_step_error(error)?, true)),
         };
         // If the output cannot be saved, the action is rolled back too: a retry would do it twice.
-        if let Some(error) = find_size_error(tx, &step_job.step, Some(&input), to_json_text(&output)?.len()).await? {
+        if let Some(error) = find_size_error(tx, &step_job.step, Some(&input), to_json(&output)?.len()).await? {
             return Err(refuse(error, false));
         }
         tx.env().faults.check_in_tx("steps.act.after_effect")?;
@@ -183,8 +183,8 @@ pub async fn park_step(
             (until, deadline) => until.or(deadline),
         };
         // The output shows until when the step waits.
-        step.output = until.map(|until| to_json_text(&serde_json::json!({ "until": until }))).transpose()?;
-        step.input = Some(to_json_text(&input)?);
+        step.output = until.map(|until| to_json(&serde_json::json!({ "until": until }))).transpose()?;
+        step.input = Some(to_json(&input)?);
         drop_oversized_input(tx, &mut step).await?;
         steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &step).await?;
         advance_run(tx, &mut run, &parked.revision.compiled.definition.steps).await?;
@@ -211,12 +211,8 @@ pub async fn keep_waiting(lane: &LeasedLane, job: &StepJob) -> Result<StepCommit
 
 /// Postpones steps whose lookup is unavailable, in one transaction. False when the lease is lost.
 pub async fn postpone_steps(lane: &LeasedLane, postponed: Vec<StepJob>) -> Result<bool> {
-    let held = lane.clone();
-    lane.db()
-        .write(async move |tx| {
-            if !held.extend_lease(tx).await? {
-                return Ok(false);
-            }
+    let written = lane
+        .write_if_held(async move |tx| {
             let now = tx.env().now();
             for job in &postponed {
                 if !steps::is_at_version(tx, WORKFLOW_LANE, &job.seen_attempt()).await? {
@@ -231,21 +227,17 @@ pub async fn postpone_steps(lane: &LeasedLane, postponed: Vec<StepJob>) -> Resul
                 step.state = Status::Running;
                 steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &step).await?;
             }
-            Ok(true)
+            Ok(())
         })
-        .await
+        .await?;
+    Ok(written.is_some())
 }
 
 /// Saves the results of many requests in one transaction. False when the lease is lost.
 pub async fn save_results(lane: &LeasedLane, outcomes: Arc<Vec<(StepJob, StepResult)>>) -> Result<bool> {
-    let (held, attempted) = (lane.clone(), outcomes.clone());
+    let attempted = outcomes.clone();
     let saved = lane
-        .db()
-        .write(async move |tx| {
-            tx.tick().await?;
-            if !held.extend_lease(tx).await? {
-                return Ok(None);
-            }
+        .tick_and_write_if_held(async move |tx| {
             let mut saved = Vec::with_capacity(outcomes.len());
             for (job, result) in outcomes.iter() {
                 tx.act_as(job.run.to_actor())?;
@@ -258,7 +250,7 @@ pub async fn save_results(lane: &LeasedLane, outcomes: Arc<Vec<(StepJob, StepRes
                 }
             }
             tx.env().faults.check_in_tx("outside.noted.before_commit")?;
-            Ok(Some(saved))
+            Ok(saved)
         })
         .await?;
     for ((job, _), saved) in attempted.iter().zip(saved.iter().flatten()) {
@@ -293,7 +285,7 @@ pub async fn apply_result(
     if let Some(bytes) = step.output.as_ref().map(String::len).filter(|_| step.state == Status::Succeeded)
         && let Some(error) = find_size_error(tx, &step, None, bytes).await?
     {
-        (step.output, step.error) = (job.step.output.clone(), Some(to_json_text(&error)?));
+        (step.output, step.error) = (job.step.output.clone(), Some(to_json(&error)?));
         step.end_with(Status::Failed, at);
     }
     if matches!(result.end, StepEnd::Failed(_)) {
@@ -323,7 +315,7 @@ pub fn write_result(
     }
     let (status, error) = match &result.end {
         StepEnd::Succeeded(output) => {
-            (step.output, step.error) = (Some(to_json_text(output)?), None);
+            (step.output, step.error) = (Some(to_json(output)?), None);
             (Status::Succeeded, None)
         }
         StepEnd::Skipped => (Status::Skipped, None),
@@ -335,7 +327,7 @@ pub fn write_result(
         StepEnd::FailedPermanently(error) | StepEnd::Failed(error) => (Status::Failed, Some(error.clone())),
     };
     if let Some(error) = error {
-        step.error = Some(to_json_text(&error)?);
+        step.error = Some(to_json(&error)?);
     }
     step.end_with(status, at);
     Ok(())
@@ -353,7 +345,7 @@ async fn find_size_error(
         return refused(format!("The answer has {bytes} bytes; at most {STEP_BYTES_MAX} are kept."));
     }
     let input = match input {
-        Some(input) => to_json_text(input)?.len(),
+        Some(input) => to_json(input)?.len(),
         None => step.input.as_ref().map_or(0, String::len),
     };
     let own = bytes + input;
@@ -383,14 +375,14 @@ async fn drop_oversized_input(tx: &mut Tx, step: &mut steps::StepRecord) -> Resu
 /// Adds the attempt to the step.
 fn record_attempt(step: &mut steps::StepRecord, result: &StepResult) -> Result<()> {
     if let Some(input) = &result.input {
-        step.input = Some(to_json_text(input)?);
+        step.input = Some(to_json(input)?);
     }
     let Some(attempt) = &result.attempt else { return Ok(()) };
-    let mut attempts: Vec<StepAttempt> = parse_json(&step.attempts)?;
+    let mut attempts: Vec<StepAttempt> = from_json(&step.attempts)?;
     attempts.push(attempt.clone());
     let dropped = attempts.len().saturating_sub(ATTEMPTS_KEPT);
     attempts.drain(..dropped);
-    step.attempts = to_json_text(&attempts)?;
+    step.attempts = to_json(&attempts)?;
     step.attempt += 1;
     Ok(())
 }

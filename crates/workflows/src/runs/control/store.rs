@@ -9,7 +9,7 @@ use kernel::base::{Error, Result, Timestamp};
 use kernel::http::IfMatch;
 use kernel::jobs::lanes;
 use kernel::jobs::steps;
-use kernel::store::Tx;
+use kernel::store::{Tx, from_json, to_json};
 use serde_json::json;
 
 use super::super::super::run_plan::need_indexes;
@@ -17,7 +17,7 @@ use super::super::super::{
     Definition, LANE_KEY, OnError, RunDetail, RunId, Status, StepAttempt, StepError, WORKFLOW_LANE, WorkflowSettings,
 };
 use super::super::store::{advance_run, get_run, is_workflow_deleted, stop_run, update_run};
-use super::super::{StoredRun, build_detail, parse_json, to_json_text, transition_forbidden};
+use super::super::{StoredRun, build_detail, transition_forbidden};
 use super::RunControl;
 
 kernel::statements! {
@@ -36,7 +36,7 @@ pub async fn apply_control(
     let mut run = get_run(tx, id).await?;
     if_match.check_version(run.run.version)?;
     let definition: Definition =
-        parse_json(&tx.get_one::<String>(DEFINITION, args![run.run.workflow_id, run.run.revision]).await?)?;
+        from_json(&tx.get_one::<String>(DEFINITION, args![run.run.workflow_id, run.run.revision]).await?)?;
     let (action, done) = control.audit_labels();
     let status = run.run.status;
     match &control {
@@ -150,12 +150,12 @@ async fn decide_approval(
     let by = tx.actor().who.clone();
     let error = (!approved)
         .then(|| StepError { code: "approval_rejected".to_owned(), detail: format!("{} rejected it.", by.name) });
-    let mut attempts: Vec<StepAttempt> = parse_json(&step.attempts)?;
+    let mut attempts: Vec<StepAttempt> = from_json(&step.attempts)?;
     attempts.push(decision_attempt(&step, at, error.clone()));
-    step.attempts = to_json_text(&attempts)?;
+    step.attempts = to_json(&attempts)?;
     step.attempt += 1;
-    step.output = Some(to_json_text(&json!({ "approved": approved, "by": by, "at": at }))?);
-    step.error = error.as_ref().map(to_json_text).transpose()?;
+    step.output = Some(to_json(&json!({ "approved": approved, "by": by, "at": at }))?);
+    step.error = error.as_ref().map(to_json).transpose()?;
     step.end_with(if approved { Status::Succeeded } else { Status::Failed }, at);
     steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &step).await?;
     advance_run(tx, run, &definition.steps).await

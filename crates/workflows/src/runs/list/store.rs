@@ -5,12 +5,12 @@ use kernel::base::Error;
 use kernel::base::{Result, Timestamp, Word};
 use kernel::http::{json_size, load_records};
 use kernel::jobs::steps;
-use kernel::store::{ARMS_MAX, ArmSql, Db, FromRow, IndexWalk, Row, Select, Value, pair_rows};
+use kernel::store::{ARMS_MAX, ArmSql, Db, FromRow, IndexWalk, Row, Select, Value, from_json, pair_rows};
 
 use super::super::super::{Definition, RunDetail, RunId, Status, WORKFLOW_LANE, WorkflowId, WorkflowRun};
 use super::super::control::store::DEFINITION;
 use super::super::store::{GET, RunColumns};
-use super::super::{StoredRun, build_detail, parse_json};
+use super::super::{StoredRun, build_detail};
 
 /// The columns of a run that filters use.
 const RUNS: ArmSql = ArmSql::new("id, workflow_id, status", "workflow_runs", &["id"]);
@@ -108,7 +108,7 @@ pub async fn list_runs(
 pub async fn get_run_detail(db: &Db, id: RunId) -> Result<RunDetail> {
     let run: StoredRun = db.find(GET, args![id]).await?.ok_or_else(Error::not_found)?;
     let definition: Definition =
-        parse_json(&db.get_one::<String>(DEFINITION, args![run.run.workflow_id, run.run.revision]).await?)?;
+        from_json(&db.get_one::<String>(DEFINITION, args![run.run.workflow_id, run.run.revision]).await?)?;
     let records = steps::list_steps(db, WORKFLOW_LANE, &run.run.id.to_string()).await?;
     build_detail(run.run, &definition, &records)
 }

@@ -2,9 +2,9 @@
 
 use kernel::args;
 use kernel::audit::{self, NewAuditEntry};
-use kernel::base::{Error, FieldError, Result};
+use kernel::base::{Error, FieldError, Result, run_blocking};
 use kernel::jobs::lanes;
-use kernel::store::{Db, Tx};
+use kernel::store::{Db, Tx, from_json};
 use serde_json::Value;
 
 use super::super::super::schema::InputSchema;
@@ -12,7 +12,7 @@ use super::super::super::{
     Definition, LANE_KEY, RunDetail, RunId, RunTrigger, TriggerKind, WORKFLOW_LANE, WorkflowId, WorkflowSettings,
 };
 use super::super::store::{NewRun, check_queue, insert_run};
-use super::super::{StoredRun, build_detail, parse_json};
+use super::super::{StoredRun, build_detail};
 
 kernel::statements! {
     DEFINED = "SELECT w.enabled, w.revision, r.definition FROM workflows w
@@ -34,9 +34,8 @@ pub struct CheckedRun {
 pub async fn check_run(db: &Db, id: WorkflowId, input: Value) -> Result<CheckedRun> {
     let (enabled, revision, definition): (bool, i64, String) = db.get_one(DEFINED, args![id]).await?;
     check_enabled(enabled)?;
-    let definition: Definition = parse_json(&definition)?;
-    let checking = move || check_input(&definition, &input).map(|()| CheckedRun { definition, revision, input });
-    tokio::task::spawn_blocking(checking).await.map_err(Error::internal)?
+    let definition: Definition = from_json(&definition)?;
+    run_blocking(move || check_input(&definition, &input).map(|()| CheckedRun { definition, revision, input })).await
 }
 
 fn check_enabled(enabled: bool) -> Result<()> {
