@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::super::actions::HttpRequest;
 use super::super::json_depth::is_shallow;
 use super::super::{StepAttempt, StepError};
-use super::EngineContext;
+use super::context::EngineContext;
 use super::step_results::store::{StepEnd, StepJob, StepResult};
 
 /// The part of a response body that is read; the rest is dropped.

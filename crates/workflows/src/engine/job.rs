@@ -13,10 +13,11 @@ use serde_json::{Map, Value};
 
 use super::super::actions::WaitInput;
 use super::super::{Status, StepError};
+use super::context::EngineContext;
 use super::evaluate::{EvaluatedStep, evaluate_step, mask_input};
+use super::http;
 use super::step_results::store::{self as step_results, StepEnd, StepJob, StepResult, ended_attempt};
 use super::store::refusal_to_step_error;
-use super::{EngineContext, http};
 
 /// An outcome that is still to be saved.
 pub enum StepOutcome {

@@ -13,10 +13,11 @@ use kernel::jobs::steps::{self, StepVersion};
 
 use super::super::RunId;
 use super::super::runs::{StoredRun, store as runs};
+use super::context::EngineContext;
 use super::job::{self, StepOutcome};
 use super::revisions::CompiledRevision;
 use super::step_results::store::{self as step_results, StepJob};
-use super::{EngineContext, follow, schedules, store};
+use super::{follow, schedules, store};
 
 /// How long a step waits after the database was unavailable.
 const REST_MS: i64 = SECOND_MS;

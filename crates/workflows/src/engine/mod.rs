@@ -4,6 +4,7 @@
 //! `follow` creates runs for events, `schedules` for schedules. Rows are the only state: when a node dies, only the
 //! responses to requests in flight are lost.
 
+mod context;
 pub mod evaluate;
 pub mod follow {
     pub mod store;
@@ -29,8 +30,8 @@ use kernel::jobs::dispatch::{DispatchLimits, Dispatcher, WorkKind};
 use kernel::jobs::lanes::LeasedLane;
 
 use super::{WORKFLOW_LANE, WorkflowSettings};
+use context::EngineContext;
 use lane::TenantLane;
-use revisions::RevisionCache;
 
 /// Runs workflows. Cheap to clone.
 #[derive(Clone)]
@@ -50,14 +51,6 @@ impl WorkflowEngine {
     pub async fn run(self, stop: impl Future<Output = ()>) {
         self.0.run(stop).await;
     }
-}
-
-/// The state that all lanes share.
-#[derive(Clone)]
-pub struct EngineContext {
-    node: ServerNode,
-    settings: Arc<WorkflowSettings>,
-    revisions: Arc<RevisionCache>,
 }
 
 impl WorkKind for EngineContext {

@@ -1,14 +1,13 @@
 //! Compiled revisions. They never change, so each is compiled once and cached.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use kernel::base::{ActorRef, Code, Error, Result, Secrets, TenantId, run_blocking};
+use kernel::base::{ActorRef, Error, Result, Secrets, TenantId, lock_unpoisoned, run_blocking};
 use kernel::store::Db;
 
 use super::super::check::{CompiledDefinition, compile_definition};
-use super::super::{RunError, WorkflowId, store};
-use super::EngineContext;
+use super::super::{WorkflowId, store};
 
 /// Revisions cached per node; a new one evicts another.
 const REVISIONS_KEPT_MAX: usize = 256;
@@ -29,30 +28,6 @@ impl CompiledRevision {
     }
 }
 
-impl EngineContext {
-    /// The compiled revision, or why it can no longer be run.
-    pub(super) async fn get_revision(
-        &self,
-        db: &Db,
-        id: WorkflowId,
-        revision: i64,
-    ) -> Result<Result<Arc<CompiledRevision>, RunError>> {
-        match self.revisions.get(db, &self.node.secrets, id, revision).await {
-            Ok(loaded) => Ok(Ok(loaded)),
-            Err(error) if error.code() == Code::Unavailable => Err(error),
-            Err(error) => {
-                // A missing revision was just replaced, and is loaded again by its new number.
-                if error.code() != Code::NotFound {
-                    tracing::error!(%error, workflow = %id, revision, "failed to load workflow revision");
-                }
-                let fields = error.fields().iter().map(|field| format!(" {} {}.", field.pointer, field.detail));
-                let detail = format!("This revision cannot be run any more.{}", fields.collect::<String>());
-                Ok(Err(RunError { code: "invalid_definition".to_owned(), detail, step_id: None }))
-            }
-        }
-    }
-}
-
 #[derive(Default)]
 pub struct RevisionCache(Mutex<HashMap<(TenantId, WorkflowId, i64), Arc<CompiledRevision>>>);
 
@@ -66,11 +41,11 @@ impl RevisionCache {
     ) -> Result<Arc<CompiledRevision>> {
         let tenant = db.tenant_id().ok_or_else(|| Error::internal("a workflow belongs to a tenant"))?;
         let key = (tenant, id, revision);
-        if let Some(cached) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        if let Some(cached) = lock_unpoisoned(&self.0).get(&key) {
             return Ok(cached.clone());
         }
         let loaded = Arc::new(CompiledRevision::load_compiled(db, secrets, id, revision).await?);
-        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = lock_unpoisoned(&self.0);
         if cache.len() >= REVISIONS_KEPT_MAX
             && let Some(any) = cache.keys().next().copied()
         {

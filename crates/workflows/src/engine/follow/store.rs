@@ -15,7 +15,7 @@ use super::super::super::runs::store::{self as runs, NewRun};
 use super::super::super::{
     CHAIN_DEPTH_MAX, FOLLOWER, RunError, RunId, RunTrigger, StepError, TriggerKind, WorkflowId, WorkflowSettings,
 };
-use super::super::EngineContext;
+use super::super::context::EngineContext;
 use super::super::evaluate::passes_filter;
 use super::super::store::Upkeep;
 

@@ -10,7 +10,7 @@ use super::super::super::runs::control::store::DEFINITION;
 use super::super::super::runs::store::{self as runs, NewRun};
 use super::super::super::schedule::CronSchedule;
 use super::super::super::{Definition, RunId, RunTrigger, Trigger, TriggerKind, WorkflowId};
-use super::super::EngineContext;
+use super::super::context::EngineContext;
 use super::super::store::Upkeep;
 
 kernel::statements! {

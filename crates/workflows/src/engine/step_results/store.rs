@@ -18,7 +18,7 @@ use super::super::super::{
     ApprovalQuestion, ApprovalRequested, LANE_KEY, RUN_BYTES_MAX, STEP_BYTES_SMALL, Status, StepAttempt, StepError,
     WORKFLOW_APPROVAL_REQUESTED, WORKFLOW_LANE, WorkflowStep, counters,
 };
-use super::super::EngineContext;
+use super::super::context::EngineContext;
 use super::super::revisions::CompiledRevision;
 use super::super::store::{get_action_rights, refusal_to_step_error};
 
