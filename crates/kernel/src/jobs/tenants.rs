@@ -4,7 +4,7 @@ use crate::base::{Error, Result, TenantId};
 
 /// Steps of one tenant in one round; the rest waits for the next round.
 const STEPS_MAX: usize = 1_000;
-/// After so many failed tenants the cause is not a tenant's, and the round ends.
+/// After so many failed tenants in a row the cause is not a tenant's, and the round ends.
 const FAILURES_MAX: usize = 20;
 
 /// Repeats `step` for each tenant that `next` finds after the one before, until it returns false or `STEPS_MAX` is
@@ -21,12 +21,15 @@ where
 {
     let (mut after, mut first, mut failures) = (None, None::<Error>, 0);
     while let Some(tenant) = next(after).await? {
-        if let Err(error) = run_steps(tenant, &step).await {
-            failures += 1;
-            if first.is_some() {
-                tracing::warn!(%error, %tenant, "{what} failed for a tenant");
+        match run_steps(tenant, &step).await {
+            Ok(()) => failures = 0,
+            Err(error) => {
+                failures += 1;
+                if first.is_some() {
+                    tracing::warn!(%error, %tenant, "{what} failed for a tenant");
+                }
+                first.get_or_insert(error);
             }
-            first.get_or_insert(error);
         }
         if failures >= FAILURES_MAX {
             break;

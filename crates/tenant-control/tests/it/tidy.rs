@@ -114,7 +114,9 @@ fn sql_of_a_feature_is_in_its_store() {
     let rule = "SQL of a feature belongs into its store.rs, where it is prepared by a test and found by its reader";
     let sql = ["SELECT ", "INSERT INTO ", "DELETE FROM ", "UPDATE \"", "statements!", "kernel::store::Tx"];
     let is_product = |path: &str| feature_of(path).is_some() || path.starts_with("crates/tenant-control/src/");
-    never(rule, &sql, |path| is_product(path) && !is_feature(path, "store.rs"), &[]);
+    let allowed =
+        [("crates/webhooks/src/stored.rs", "two columns are counted: they are part of a statement of store.rs")];
+    never(rule, &sql, |path| is_product(path) && !is_feature(path, "store.rs"), &allowed);
 }
 
 #[test]
@@ -259,7 +261,7 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
         5,
         "the check values of the secrets and the base URL belong to no tenant",
     ),
-    ("crates/kernel/src/store/mod.rs", "Health", 2, "a probe reads and writes nothing of anybody"),
+    ("crates/kernel/src/store/health.rs", "Health", 2, "a probe reads and writes nothing of anybody"),
     ("crates/kernel/src/store/self_check.rs", "Health", 3, "doctor looks at the database as a whole"),
     ("crates/tenant-control/src/cli/admin.rs", "Cli", 1, "the operator lists tenants"),
     ("crates/tenant-control/src/cli/args.rs", "Cli", 1, "the operator names a tenant"),
@@ -301,7 +303,7 @@ fn the_doors_to_all_tenants_are_known() {
 #[test]
 fn the_door_of_the_tests_is_used_by_tests_alone() {
     let rule = "a tenant's handle comes from a caller that was let in, or from a job's lease";
-    let allowed = [("crates/kernel/src/store/mod.rs", "this is where it is made")];
+    let allowed = [("crates/kernel/src/store/db.rs", "this is where it is made")];
     never(rule, &["tenant_for_test"], |_| true, &allowed);
 }
 
