@@ -123,8 +123,8 @@ async fn finish(tx: &mut Tx, texts: &Texts, run: &mut StoredRun) -> Result<()> {
 
 /// Moves the clock and shows that the lane is held.
 async fn hold(tx: &mut Tx, texts: &Texts) -> Result<Timestamp> {
-    let (at, until) = (tx.tick().await?.at, tx.env().now().plus_ms(LEASE_MS));
-    tx.exec(EXTEND_LEASE, args![WORKFLOW_LANE, LANE_KEY, texts.token, until]).await?;
+    let (at, now) = (tx.tick().await?.at, tx.env().now());
+    tx.exec(EXTEND_LEASE, args![WORKFLOW_LANE, LANE_KEY, texts.token, now, LEASE_MS]).await?;
     Ok(at)
 }
 

@@ -1,7 +1,7 @@
 //! Input schemas of workflows: JSON Schema, draft 2020-12, without references.
 //!
 //! References and `unevaluated…` keywords are left out: with them the cost of a small schema has no bound. Without them
-//! each value of the input costs at most one pass over the schema.
+//! a keyword costs at most one pass over the input.
 
 mod compile;
 mod formats;
@@ -123,7 +123,8 @@ impl SchemaWalk {
                     match key.as_str() {
                         // These keywords have values, not schemas.
                         "const" | "enum" | "default" | "examples" => self.visit_value(value, &pointer, depth + 1),
-                        "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions" => {
+                        "properties" | "patternProperties" | "dependentSchemas" | "dependentRequired"
+                        | "dependencies" | "$defs" | "definitions" => {
                             self.visit_named_schemas(key, value, &pointer, depth + 1);
                         }
                         _ => self.visit_schema(value, &pointer, depth + 1),

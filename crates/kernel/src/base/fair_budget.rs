@@ -72,6 +72,8 @@ struct BudgetState<K: Clone + Eq + Hash> {
     /// Payers with waiters: `sparse` has those that held nothing when their first waiter came, `backlogged` the others.
     sparse: VecDeque<K>,
     backlogged: VecDeque<K>,
+    /// Grants to `sparse` in a row while somebody waited in `backlogged`.
+    sparse_streak: usize,
     waiters: u64,
 }
 
@@ -103,6 +105,7 @@ impl<K: Clone + Eq + Hash> FairBudget<K> {
             payers: HashMap::new(),
             sparse: VecDeque::new(),
             backlogged: VecDeque::new(),
+            sparse_streak: 0,
             waiters: 0,
         };
         FairBudget(Arc::new(BudgetInner { limits, state: Mutex::new(state) }))
@@ -341,11 +344,15 @@ impl<K: Clone + Eq + Hash> BudgetState<K> {
             let first = state.payers.get(key).and_then(|payer| payer.waiters.front());
             first.is_some_and(|waiter| state.fits_limits(limits, &waiter.account, waiter.units, 0))
         };
-        let key = if let Some(index) = self.sparse.iter().position(|key| fits(self, key)) {
-            self.sparse.remove(index)?
-        } else {
-            let index = self.backlogged.iter().position(|key| fits(self, key))?;
-            self.backlogged.remove(index)?
+        let find_fitting = |queue: &VecDeque<K>| queue.iter().position(|key| fits(self, key));
+        let (sparse, backlogged) = (find_fitting(&self.sparse), find_fitting(&self.backlogged));
+        // More grants in a row than there are payers: one has come back. Payers that ask for one thing after the other would
+        // keep those in `backlogged` waiting for good.
+        let sparse = sparse.filter(|_| backlogged.is_none() || self.sparse_streak < self.payers.len());
+        self.sparse_streak = if sparse.is_some() && !self.backlogged.is_empty() { self.sparse_streak + 1 } else { 0 };
+        let key = match sparse {
+            Some(index) => self.sparse.remove(index)?,
+            None => self.backlogged.remove(backlogged?)?,
         };
         let payer = self.payers.get_mut(&key)?;
         let waiter = payer.waiters.pop_front()?;

@@ -143,8 +143,8 @@ pub async fn exchange_rate_counts(app: &App) -> Result<()> {
 /// clock of its own.
 pub async fn compare_clocks(app: &App) -> Result<i64> {
     let ahead_ms = app.store.system(Purpose::Housekeeping).clock_ahead_ms().await?;
-    let seconds = f64::from(i32::try_from(ahead_ms).unwrap_or(i32::MAX)) / 1_000.0;
-    metrics::gauge!("clock_ahead_seconds").set(seconds);
+    let in_range = ahead_ms.clamp(i32::MIN.into(), i32::MAX.into());
+    metrics::gauge!("clock_ahead_seconds").set(f64::from(i32::try_from(in_range).unwrap_or_default()) / 1_000.0);
     if ahead_ms.abs() > CLOCK_SKEW_MAX_MS {
         tracing::warn!(ahead_ms, "this node's clock differs from the database's; synchronize it, for example by NTP");
     }

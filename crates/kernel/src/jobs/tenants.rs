@@ -8,8 +8,7 @@ const STEPS_MAX: usize = 1_000;
 const FAILURES_MAX: usize = 20;
 
 /// Repeats `step` for each tenant that `next` finds after the one before, until it returns false or `STEPS_MAX` is
-/// reached. A tenant whose work fails does not stop the others; the first error is returned, and the others are logged with
-/// `what`.
+/// reached. A tenant whose work fails does not stop the others: its error is logged with `what`, and the first one returned.
 pub async fn for_each_tenant<N, S>(
     what: &'static str,
     next: impl Fn(Option<TenantId>) -> N + Send,
@@ -25,9 +24,7 @@ where
             Ok(()) => failures = 0,
             Err(error) => {
                 failures += 1;
-                if first.is_some() {
-                    tracing::warn!(%error, %tenant, "{what} failed for a tenant");
-                }
+                tracing::warn!(%error, %tenant, "{what} failed for a tenant");
                 first.get_or_insert(error);
             }
         }

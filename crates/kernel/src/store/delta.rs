@@ -12,7 +12,7 @@ use super::fill::ListStep;
 use super::walk::{INLINE_ROWS_MAX, merge_arms};
 use super::{ChangeKey, Compare, CursorKey, Db, FromRow, Select, SortDirection, Tick, Value};
 use crate::args;
-use crate::base::{Result, Timestamp};
+use crate::base::{Code, Error, Result, Timestamp};
 
 pub(super) const LAST_TICK: &str = "SELECT last_at, sequence FROM tenant_clocks WHERE tenant_id = $1";
 
@@ -57,6 +57,15 @@ impl Delta {
     }
 }
 
+/// Refuses a cursor that is in the future because the tenant's clock was set back. Its reader would wait until then.
+pub fn check_cursor(at: Timestamp, last: Tick) -> Result<()> {
+    if at <= last.at {
+        return Ok(());
+    }
+    let detail = "The cursor is behind all changes: the tenant's clock was set back. Start again without a cursor.";
+    Err(Error::new(Code::InvalidCursor, detail))
+}
+
 /// The least rows of a step for each arm.
 const ARM_ROWS_MIN: usize = 8;
 
@@ -81,6 +90,9 @@ impl ChangeWalk {
         rows: usize,
         sort_key: impl Fn(&T) -> ChangeKey<K>,
     ) -> Result<ListStep<T, ChangeKey<K>>> {
+        if let Some(after) = after {
+            check_cursor(after.at, self.until)?;
+        }
         let from = after.map_or(DeltaStart::Since(self.since), |key| DeltaStart::Behind(key.to_position()));
         let parts = self.among.as_ref().map_or(1, |(_, values)| values.len().max(1));
         let step = (rows / parts).max(ARM_ROWS_MIN.min(rows));

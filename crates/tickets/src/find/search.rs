@@ -8,8 +8,9 @@ use std::collections::HashSet;
 
 use feature_kit::QUERY_TOO_BROAD;
 use feature_kit::custom_fields::CUSTOM_BYTES_MAX;
-use kernel::base::{Code, Error, Result, Timestamp};
+use kernel::base::{Error, Result, Timestamp};
 use kernel::http::{LIMIT_MAX, load_records};
+use kernel::store::delta::check_cursor;
 use kernel::store::{Db, PostingStep, Tick, find_smallest_set};
 
 use super::super::Ticket;
@@ -71,11 +72,8 @@ pub async fn search_tickets(
     };
     if order.follows_updates() {
         let last = db.last_tick().await?;
-        // The cursor is in the future because the tenant's clock was set back. The reader would wait until then.
-        if after.and_then(|key| key.value).is_some_and(|at| at > last.at.as_millis()) {
-            let detail =
-                "The cursor is behind all changes: the tenant's clock was set back. Start again without a cursor.";
-            return Err(Error::new(Code::InvalidCursor, detail));
+        if let Some(at) = after.and_then(|key| key.value) {
+            check_cursor(Timestamp::from_millis(at), last)?;
         }
         search.until = Some(last);
     }

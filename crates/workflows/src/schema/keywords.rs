@@ -92,8 +92,8 @@ pub struct Mismatch<'s> {
 }
 
 impl Mismatch<'_> {
-    fn below(mut self, step: impl ToString) -> Self {
-        self.path.push(step.to_string());
+    fn below(mut self, step: String) -> Self {
+        self.path.push(step);
         self
     }
 
@@ -126,7 +126,7 @@ impl Keyword {
                 let schemas = prefix.iter().chain(std::iter::repeat(rest));
                 let mut items = items.iter().zip(schemas).enumerate();
                 return items.try_for_each(|(at, (item, schema))| {
-                    schema.check_value(item).map_err(|mismatch| mismatch.below(at))
+                    schema.check_value(item).map_err(|mismatch| mismatch.below(at.to_string()))
                 });
             }
             (Keyword::DependentSchema(property, schema), Value::Object(entries)) if entries.contains_key(property) => {
@@ -191,7 +191,7 @@ impl Bound {
 impl Properties {
     fn check_entries<'s>(&'s self, keyword: &'s Keyword, entries: &Map<String, Value>) -> Result<(), Mismatch<'s>> {
         for (name, value) in entries {
-            let below = |mismatch: Mismatch<'s>| mismatch.below(name);
+            let below = |mismatch: Mismatch<'s>| mismatch.below(name.clone());
             for schema in self.find_schemas(name) {
                 schema.check_value(value).map_err(below)?;
             }

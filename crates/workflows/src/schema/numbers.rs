@@ -1,6 +1,7 @@
 //! Numbers as JSON Schema compares them: by value, so that `1` and `1.0` are one number.
 
 use std::cmp::Ordering;
+use std::fmt::Write;
 
 use serde_json::{Number, Value};
 
@@ -59,7 +60,9 @@ pub fn canonical_text(value: &Value) -> String {
 fn write_canonical(value: &Value, text: &mut String) {
     match value {
         Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
-            Some(float) if float.fract() == 0.0 => text.push_str(&format!("{:.0}", float + 0.0)),
+            Some(float) if float.fract() == 0.0 => {
+                let _ = write!(text, "{:.0}", float + 0.0);
+            }
             _ => text.push_str(&number.to_string()),
         },
         Value::Array(items) => {

@@ -76,6 +76,12 @@ fn what_refers_elsewhere_is_refused_with_its_pointer() {
     assert_refused(&json!({"format": "regex"}), "/format", "unsupported");
     assert_refused(&json!({"dependentSchemas": {"a/b": {"$ref": "#"}}}), "/dependentSchemas/a~1b/$ref", "unsupported");
     assert_refused(&json!({"dependencies": {"a": {"$ref": "#"}}}), "/dependencies/a/$ref", "unsupported");
+    // Properties that are named like keywords.
+    assert_refused(&json!({"dependencies": {"const": {"$ref": "#"}}}), "/dependencies/const/$ref", "unsupported");
+    assert_refused(&json!({"dependencies": {"enum": {"pattern": "("}}}), "/dependencies/enum/pattern", "invalid");
+    assert!(
+        InputSchema::parse(&json!({"dependentRequired": {"$id": ["x"]}, "dependencies": {"$schema": ["x"]}})).is_ok()
+    );
 }
 
 #[test]

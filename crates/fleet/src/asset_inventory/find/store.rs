@@ -86,9 +86,10 @@ pub async fn list_members(db: &Db, set: &DeviceSet, most: usize) -> Result<Vec<i
         }
         DeviceSet::Software(names) => names,
     };
-    let rows = Value::Int(i64::try_from(most).unwrap_or(i64::MAX));
-    let arm = |name: &str| vec![name.into(), Value::Int(i64::MAX), Value::Int(0), rows.clone()];
-    let select = Select::union_arms(BY_SOFTWARE, names.iter().map(|name| arm(name)).collect(), arm(""));
+    let arm = |name: &str, rows: usize| {
+        vec![name.into(), Value::Int(i64::MAX), Value::Int(0), Value::Int(i64::try_from(rows).unwrap_or(i64::MAX))]
+    };
+    let select = Select::union_arms(BY_SOFTWARE, names.iter().map(|name| arm(name, most)).collect(), arm("", 0));
     let found: Vec<SoftwareRow> = db.select_or_scan(&select.limit(most), names.len() * most <= 2 * INLINE_MAX).await?;
     Ok(found.into_iter().map(|(number, ..)| number).collect())
 }

@@ -195,3 +195,26 @@ async fn an_earlier_waiter_of_the_same_payer_is_not_overtaken() {
     assert!(small.await.is_some(), "one that gives up lets those behind it go on");
     drop(held);
 }
+
+/// Two payers ask for one unit after the other, and a third has asked for two at once.
+#[tokio::test]
+async fn payers_that_come_back_again_and_again_keep_nobody_waiting_for_good() {
+    let budget = budget(1, 0, 1);
+    let mut held = budget.try_acquire(3.into(), 1).unwrap();
+    let mut waiting = Box::pin(budget.acquire(3.into(), 1, LONG));
+    assert!(poll_immediate(&mut waiting).await.is_none());
+    let mut next = Box::pin(budget.acquire(1.into(), 1, LONG));
+    assert!(poll_immediate(&mut next).await.is_none());
+    for payer in [2, 1, 2, 1, 2, 1] {
+        let mut after = Box::pin(budget.acquire(payer.into(), 1, LONG));
+        assert!(poll_immediate(&mut after).await.is_none());
+        drop(held);
+        if let Some(served) = poll_immediate(&mut waiting).await {
+            assert!(served.is_some());
+            return;
+        }
+        held = next.await.unwrap();
+        next = after;
+    }
+    assert!(poll_immediate(&mut waiting).await.is_some(), "the third is never served");
+}

@@ -13,12 +13,15 @@ use tenant_control::features::tickets::sla::{self, PriorityPolicy, SlaPolicy};
 use tenant_control::features::tickets::{self, Priority};
 
 use super::AHEAD_MS;
+use crate::asset_inventory::{self, INVENTORY};
+use crate::organizations::ORGANIZATIONS;
 use crate::support::people::{KEYS, SESSION};
 use crate::support::receiver::{Behaviour, Receiver};
 use crate::support::stores::TestStore;
 use crate::support::workflows;
 use crate::support::{Server, Setup, Tenancy, over_http};
 use crate::tickets::TICKETS;
+use crate::users::USERS;
 use crate::webhooks::{WEBHOOKS, endpoint, open};
 
 /// A number that the database tells, of one tenant or none.
@@ -181,6 +184,31 @@ over_http! {
         assert_eq!(server.read_run(&acme, &run).await["status"], "waiting", "nobody has said a word");
         server.tell_run(&acme, &run, "approve").await.is(200);
         assert_eq!(server.read_run(&acme, &run).await["status"], "succeeded");
+    }
+
+    async fn a_cursor_from_the_future_is_refused_and_not_waited_for(server: Server) {
+        let acme = server.tenant("acme").await;
+        let admin = go_ahead(&server, &acme).await;
+        let mut cursors = Vec::new();
+        for at in 0..2 {
+            let ticket = json!({"subject": "Printer"});
+            server.post(TICKETS).cookie(&admin).json(&ticket).await.is(201);
+            server.post(ORGANIZATIONS).cookie(&admin).json(&json!({"name": format!("Customer {at}")})).await.is(201);
+            let user = json!({"email": format!("user{at}@acme.test"), "role": "viewer"});
+            server.post(USERS).cookie(&admin).json(&user).await.is(201);
+        }
+        asset_inventory::add_all(&server, &acme, vec![asset_inventory::named("web01"), asset_inventory::named("web02")]).await;
+        let lists = [TICKETS, ORGANIZATIONS, USERS, INVENTORY];
+        for list in lists {
+            let target = format!("{list}?updated_since=2000-01-01T00:00:00Z&limit=1");
+            let page = server.get(&target).cookie(&admin).await.ok(200);
+            cursors.push(format!("{target}&cursor={}", page["next_cursor"].as_str().expect("a second page")));
+        }
+        server.advance(-AHEAD_MS);
+        repair(&server, &acme).await;
+        for target in cursors {
+            server.get(&target).cookie(&acme.admin).await.problem("invalid_cursor");
+        }
     }
 
     async fn promises_are_counted_anew(server: Server) {

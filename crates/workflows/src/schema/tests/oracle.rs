@@ -182,9 +182,11 @@ fn run_cases(bytes: usize, case: impl Fn(&mut Choices) -> Result<(), String>) {
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &SEED));
     let result =
         runner.run(&vec(any::<u8>(), bytes), |numbers| case(&mut Choices(numbers.iter())).map_err(TestCaseError::fail));
-    if let Err(TestError::Abort(reason) | TestError::Fail(reason, _)) = result {
-        panic!("{reason}");
-    }
+    let failed = match result {
+        Err(TestError::Abort(reason) | TestError::Fail(reason, _)) => Some(reason.to_string()),
+        Ok(()) => None,
+    };
+    assert_eq!(failed, None);
 }
 
 #[test]
