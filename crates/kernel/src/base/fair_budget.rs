@@ -349,11 +349,11 @@ impl<K: Clone + Eq + Hash> BudgetState<K> {
         // More grants in a row than there are payers: one has come back. Payers that ask for one thing after the other would
         // keep those in `backlogged` waiting for good.
         let sparse = sparse.filter(|_| backlogged.is_none() || self.sparse_streak < self.payers.len());
-        self.sparse_streak = if sparse.is_some() && !self.backlogged.is_empty() { self.sparse_streak + 1 } else { 0 };
         let key = match sparse {
             Some(index) => self.sparse.remove(index)?,
             None => self.backlogged.remove(backlogged?)?,
         };
+        self.sparse_streak = if sparse.is_some() && !self.backlogged.is_empty() { self.sparse_streak + 1 } else { 0 };
         let payer = self.payers.get_mut(&key)?;
         let waiter = payer.waiters.pop_front()?;
         if !payer.waiters.is_empty() {

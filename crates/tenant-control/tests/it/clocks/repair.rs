@@ -189,18 +189,18 @@ over_http! {
     async fn a_cursor_from_the_future_is_refused_and_not_waited_for(server: Server) {
         let acme = server.tenant("acme").await;
         let admin = go_ahead(&server, &acme).await;
-        let mut cursors = Vec::new();
+        let (since, mut cursors) = (server.now(), Vec::new());
         for at in 0..2 {
             let ticket = json!({"subject": "Printer"});
             server.post(TICKETS).cookie(&admin).json(&ticket).await.is(201);
             server.post(ORGANIZATIONS).cookie(&admin).json(&json!({"name": format!("Customer {at}")})).await.is(201);
-            let user = json!({"email": format!("user{at}@acme.test"), "role": "viewer"});
+            let user = json!({"email": format!("user{at}@acme.test"), "name": "Ann", "role": "viewer"});
             server.post(USERS).cookie(&admin).json(&user).await.is(201);
         }
         asset_inventory::add_all(&server, &acme, vec![asset_inventory::named("web01"), asset_inventory::named("web02")]).await;
         let lists = [TICKETS, ORGANIZATIONS, USERS, INVENTORY];
         for list in lists {
-            let target = format!("{list}?updated_since=2000-01-01T00:00:00Z&limit=1");
+            let target = format!("{list}?updated_since={since}&limit=1");
             let page = server.get(&target).cookie(&admin).await.ok(200);
             cursors.push(format!("{target}&cursor={}", page["next_cursor"].as_str().expect("a second page")));
         }
