@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tenant_control::features;
 
 use super::drive::{act, hook, id, patient, publish, publish_many, publish_one};
+use super::feed_crowd::until_waiting;
 use super::{EVENTS, open};
 use crate::support::people::KEYS;
 use crate::support::receiver::Receiver;
@@ -229,6 +230,7 @@ over_http! {
         let (waiting, revoked) = tokio::join!(
             async { server.get(next).key(&key.plain).await },
             async {
+                until_waiting(&server, &acme, 1).await;
                 // The event that wakes it is that of its own revocation.
                 server.delete(format!("{KEYS}?id={}", key.id)).cookie(&acme.admin).await
             },

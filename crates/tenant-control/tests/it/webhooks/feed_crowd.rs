@@ -27,7 +27,7 @@ async fn crowded(mut setup: Setup) -> Server {
 }
 
 /// Returns when so many wait for the tenant's events.
-async fn until_waiting(server: &Server, tenancy: &Tenancy, count: usize) {
+pub async fn until_waiting(server: &Server, tenancy: &Tenancy, count: usize) {
     let readers: FeedReaders = server.app.settings.feature_settings();
     let wait = std::time::Duration::from_secs(30);
     until("all wait", wait, async || (readers.count_waiters(tenancy.tenant.id) == count).then_some(())).await;
