@@ -4,7 +4,7 @@ use kernel::base::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-kernel::words! {
+kernel::string_enum! {
     #[schema(as = DeviceType)]
     pub enum DeviceType {
         Server "server", Workstation "workstation", Laptop "laptop", Mobile "mobile", Network "network",
@@ -12,7 +12,7 @@ kernel::words! {
     }
 }
 
-kernel::words! {
+kernel::string_enum! {
     #[schema(as = DevicePlatform)]
     pub enum Platform {
         Windows "windows", Linux "linux", Macos "macos", Android "android", Ios "ios", Other "other",

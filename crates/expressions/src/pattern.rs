@@ -65,10 +65,20 @@ pub fn as_ascii(pattern: &str) -> String {
 
 /// The number of positions once repetitions are expanded, or why the pattern is invalid.
 pub fn count_positions(pattern: &str) -> Result<usize, String> {
+    check_length(pattern)?;
+    count_regex_positions(&as_ascii(pattern))
+}
+
+pub fn check_length(pattern: &str) -> Result<(), String> {
     if pattern.len() > BYTES_MAX {
         return Err(format!("A pattern has at most {BYTES_MAX} bytes."));
     }
-    match ParserBuilder::new().nest_limit(NESTING_MAX).build().parse(&as_ascii(pattern)) {
+    Ok(())
+}
+
+/// The same of a pattern as `regex` takes it.
+pub fn count_regex_positions(regex: &str) -> Result<usize, String> {
+    match ParserBuilder::new().nest_limit(NESTING_MAX).build().parse(regex) {
         Ok(parsed) => Ok(count_hir_positions(&parsed)),
         Err(error) => {
             // The error shows the pattern in several lines; the last line is the message.

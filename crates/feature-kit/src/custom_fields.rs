@@ -3,19 +3,19 @@
 use kernel::http::BodyField;
 use serde_json::{Map, Value};
 
-use crate::null_field::NullField;
+use crate::null_input::NullInput;
 
 pub const CUSTOM_FIELDS_MAX: usize = 50;
 pub const CUSTOM_DEPTH_MAX: usize = 5;
 pub const CUSTOM_BYTES_MAX: usize = 16 * 1024;
 
-pub fn parse_custom_fields(field: &mut BodyField<'_>, null: NullField) -> Option<Map<String, Value>> {
+pub fn parse_custom_fields(field: &mut BodyField<'_>, null: NullInput) -> Option<Map<String, Value>> {
     let Value::Object(object) = field.take_value() else {
         return field.report_error("wrong_type", "must be an object");
     };
     // A patch removes as well as adds; the merged fields are checked again where it is applied.
     let mut added = object.clone();
-    if null == NullField::Clears {
+    if null == NullInput::Clears {
         added.clear();
         merge_patch(&mut added, object.clone());
     }

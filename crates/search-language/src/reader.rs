@@ -49,7 +49,7 @@ impl<'a> QueryReader<'a> {
         }
         match find_field_name(self.rest) {
             Some(name) => self.read_field(name).map(Some),
-            None => Ok(clause_from_word(self.read_word())),
+            None => Ok(clause_from_word(self.read_enum())),
         }
     }
 
@@ -60,7 +60,7 @@ impl<'a> QueryReader<'a> {
         let value_at = self.at;
         let written = match self.read_quoted()? {
             Some(text) => text,
-            None => self.read_word(),
+            None => self.read_enum(),
         };
         // A missing value has no position, so the error points to the name.
         let at = if written.is_empty() { at } else { value_at };
@@ -79,7 +79,7 @@ impl<'a> QueryReader<'a> {
         Ok(Some(text))
     }
 
-    fn read_word(&mut self) -> &'a str {
+    fn read_enum(&mut self) -> &'a str {
         self.take_bytes(word_at_start(self.rest).len())
     }
 

@@ -5,7 +5,7 @@ use feature_kit::STEP_BYTES_MAX;
 use feature_kit::{Action, ActionEffect, Lookup};
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
-use kernel::base::{Error, Result, Word};
+use kernel::base::{Error, Result, StringEnum};
 use kernel::http::{
     App, BodyField, BodyFields, CursorSigner, FromBody, LIMIT_DEFAULT, LIMIT_MAX, LIST_MAX, read_object,
 };
@@ -61,14 +61,14 @@ impl FromBody for SearchStepInput {
 /// order of types.
 fn parse_types(field: &mut BodyField<'_>) -> Option<Vec<SearchType>> {
     let mut types: Vec<SearchType> = if field.is_list() {
-        field.read_list(LIST_MAX, |field| field.read_word())?
+        field.read_list(LIST_MAX, |field| field.read_enum())?
     } else {
         field.read_parsed("invalid_value", |text| {
             if text.split(',').count() > LIST_MAX {
                 return Err(format!("takes at most {LIST_MAX} values"));
             }
             let types: Option<Vec<SearchType>> = text.split(',').map(SearchType::parse).collect();
-            types.ok_or_else(|| format!("must be {}, or a list of them", SearchType::expected_words()))
+            types.ok_or_else(|| format!("must be {}, or a list of them", SearchType::expected_names()))
         })?
     };
     if types.is_empty() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernel::base::{Error, RandomSource, Result, Word, run_blocking};
+use kernel::base::{Error, RandomSource, Result, StringEnum, run_blocking};
 use kernel::store::Db;
 use kernel::store::changes::{self, ChangePosition};
 

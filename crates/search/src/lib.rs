@@ -19,7 +19,7 @@ mod updater;
 mod writer_thread;
 
 use kernel::auth::{Scope, Scopes};
-use kernel::base::{Code, Word};
+use kernel::base::{Code, StringEnum};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -33,7 +33,7 @@ pub const INVALID_QUERY: Code = Code::new(
     "At character 1: There is no field `colour`.",
 );
 
-kernel::words! {
+kernel::string_enum! {
     /// What a search can find.
     #[schema(as = SearchType)]
     pub enum SearchType {

@@ -45,7 +45,7 @@ impl FromParams for SearchQuery {
         let types = "Only these, as a comma list.";
         Ok(SearchQuery {
             q: params.take_parsed(QueryParam::new("q", q).with_length(1, Q_CHARS_MAX).required(), parse_q)?,
-            types: params.take_words(QueryParam::new("types", types).with_items_max(LIST_MAX))?,
+            types: params.take_enums(QueryParam::new("types", types).with_items_max(LIST_MAX))?,
             page: PageRequest::take_page(params)?,
         })
     }

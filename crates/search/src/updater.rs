@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernel::base::{Error, Result, TenantId, Word, run_blocking};
+use kernel::base::{Error, Result, StringEnum, TenantId, run_blocking};
 use kernel::store::Db;
 use kernel::store::changes::{self, ChangePosition, ChangedRecord};
 

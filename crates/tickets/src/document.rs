@@ -1,9 +1,9 @@
 //! OpenAPI schemas of the bodies that `input` parses.
 
-use feature_kit::NullField;
+use feature_kit::NullInput;
 use feature_kit::custom_fields::CUSTOM_FIELDS_MAX;
 use feature_kit::tags::TAGS_MAX;
-use kernel::base::Word;
+use kernel::base::StringEnum;
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type as JsonType,
 };
@@ -14,8 +14,8 @@ use super::input::{DEVICES_MAX, NewTicket, TEXT_BYTES_MAX, TicketPatch};
 use super::{Priority, TicketStatus, TicketType};
 
 /// The properties that both bodies have; in a patch more of them may be null.
-fn body_properties(null: NullField) -> ObjectBuilder {
-    let clears = null == NullField::Clears;
+fn body_properties(null: NullInput) -> ObjectBuilder {
+    let clears = null == NullInput::Clears;
     let label = |nullable: bool| label_schema(nullable).pattern(Some("\\S"));
     let key = |nullable: bool| label_schema(nullable).pattern(Some("^[^,]*[^,\\s][^,]*$"));
     let id = || typed_schema(JsonType::String, true);
@@ -90,7 +90,7 @@ impl PartialSchema for NewTicket {
             "subject": "Printer on fire", "description": "Third floor.", "priority": "high",
             "requester": {"name": "Sam", "email": "sam@acme.test"}, "tags": ["printer"],
         });
-        body_properties(NullField::IsLeftOut).required("subject").examples([example]).into()
+        body_properties(NullInput::Refused).required("subject").examples([example]).into()
     }
 }
 
@@ -119,7 +119,7 @@ impl PartialSchema for TicketPatch {
             .additional_properties(Some(AdditionalProperties::FreeForm(false)))
             .description(Some("Appended to the ticket's comments."));
         let example = serde_json::json!({"status": "in_progress", "comment": {"body": "On my way.", "public": true}});
-        body_properties(NullField::Clears).property("comment", comment).examples([example]).into()
+        body_properties(NullInput::Clears).property("comment", comment).examples([example]).into()
     }
 }
 

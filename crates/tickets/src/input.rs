@@ -1,6 +1,6 @@
 //! Parsing of request bodies: a new ticket, or a merge patch of an existing one.
 
-use feature_kit::NullField;
+use feature_kit::NullInput;
 use feature_kit::custom_fields::parse_custom_fields;
 use feature_kit::tags::{parse_key, parse_tags, remove_duplicates};
 use fleet::devices::DeviceId;
@@ -73,14 +73,14 @@ impl FromBody for NewTicket {
         if !fields.has_field("subject") {
             fields.report_field("subject", "required", "is required");
         }
-        let common = TicketFields::parse_fields(fields, NullField::IsLeftOut)?;
+        let common = TicketFields::parse_fields(fields, NullInput::Refused)?;
         common.subject.is_some().then_some(NewTicket(common))
     }
 }
 
 impl FromBody for TicketPatch {
     fn from_fields(fields: &mut BodyFields) -> Option<Self> {
-        let common = TicketFields::parse_fields(fields, NullField::Clears);
+        let common = TicketFields::parse_fields(fields, NullInput::Clears);
         let comment = fields.read_optional("comment", |field| field.read_object(NewComment::from_fields));
         Some(TicketPatch { fields: common?, comment: comment? })
     }
@@ -95,12 +95,12 @@ impl FromBody for NewComment {
 }
 
 impl TicketFields {
-    pub fn parse_fields(fields: &mut BodyFields, null: NullField) -> Option<Self> {
+    pub fn parse_fields(fields: &mut BodyFields, null: NullInput) -> Option<Self> {
         let subject = fields.read_optional("subject", parse_subject);
         let description = fields.read_nullable("description", parse_text);
-        let kind = fields.read_optional("type", |field| field.read_word());
+        let kind = fields.read_optional("type", |field| field.read_enum());
         let status = fields.read_optional("status", |field| parse_status(field, null));
-        let priority = fields.read_optional("priority", |field| field.read_word());
+        let priority = fields.read_optional("priority", |field| field.read_enum());
         let organization_id = fields.read_nullable("organization_id", |field| field.read_reference());
         let requester = fields.read_nullable("requester", |field| parse_requester(field, null));
         let assignee_id = fields.read_nullable("assignee_id", |field| field.read_reference());
@@ -135,12 +135,12 @@ impl TicketFields {
 fn parse_defaulted<T>(
     fields: &mut BodyFields,
     name: &str,
-    null: NullField,
+    null: NullInput,
     parse: impl FnOnce(&mut BodyField<'_>) -> Option<T>,
 ) -> Option<PatchField<T>> {
     match null {
-        NullField::Clears => fields.read_nullable(name, parse),
-        NullField::IsLeftOut => Some(fields.read_optional(name, parse)?.map_or(PatchField::Keep, PatchField::Set)),
+        NullInput::Clears => fields.read_nullable(name, parse),
+        NullInput::Refused => Some(fields.read_optional(name, parse)?.map_or(PatchField::Keep, PatchField::Set)),
     }
 }
 
@@ -154,10 +154,10 @@ fn parse_label(field: &mut BodyField<'_>) -> Option<String> {
 }
 
 /// A new ticket can only be `new`; a patch may name any status.
-fn parse_status(field: &mut BodyField<'_>, null: NullField) -> Option<TicketStatus> {
-    match field.read_word()? {
+fn parse_status(field: &mut BodyField<'_>, null: NullInput) -> Option<TicketStatus> {
+    match field.read_enum()? {
         TicketStatus::New => Some(TicketStatus::New),
-        _ if null == NullField::IsLeftOut => {
+        _ if null == NullInput::Refused => {
             field.report_error("invalid_value", "must be new: a ticket starts there, and PATCH changes it")
         }
         status => Some(status),
@@ -180,7 +180,7 @@ fn parse_text(field: &mut BodyField<'_>) -> Option<String> {
     })
 }
 
-fn parse_requester(field: &mut BodyField<'_>, null: NullField) -> Option<RequesterPatch> {
+fn parse_requester(field: &mut BodyField<'_>, null: NullInput) -> Option<RequesterPatch> {
     let requester = field.read_object(|fields| {
         let name = fields.read_nullable("name", parse_label);
         let email = fields.read_nullable("email", |field| {
@@ -191,7 +191,7 @@ fn parse_requester(field: &mut BodyField<'_>, null: NullField) -> Option<Request
         });
         Some(RequesterPatch { name: name?, email: email? })
     })?;
-    if null == NullField::IsLeftOut && requester.clone().apply_to(None).is_none() {
+    if null == NullInput::Refused && requester.clone().apply_to(None).is_none() {
         return field.report_error("required", "needs a name or an email");
     }
     Some(requester)

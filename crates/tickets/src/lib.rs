@@ -19,7 +19,7 @@ pub mod stored;
 use std::collections::BTreeMap;
 
 use kernel::audit::{FieldChange, changed_fields};
-use kernel::base::{ActorRef, Error, Id, Identified, Result, Timestamp, UserId, Word};
+use kernel::base::{ActorRef, Error, Id, Identified, Result, StringEnum, Timestamp, UserId};
 use kernel::events::EventKind;
 use kernel::http::Record;
 use serde::Serialize;
@@ -48,14 +48,14 @@ impl Identified for TicketComment {
     const PREFIX: &'static str = "cmt";
 }
 
-kernel::words! {
+kernel::string_enum! {
     #[schema(as = TicketType)]
     pub enum TicketType {
         Incident "incident", ServiceRequest "service_request", Problem "problem", Change "change", Task "task",
     }
 }
 
-kernel::words! {
+kernel::string_enum! {
     #[schema(as = TicketStatus)]
     pub enum TicketStatus {
         New "new", Open "open", InProgress "in_progress", Pending "pending", OnHold "on_hold", Resolved "resolved",
@@ -63,24 +63,24 @@ kernel::words! {
     }
 }
 
-kernel::words! {
+kernel::string_enum! {
     /// In rising order.
     #[schema(as = TicketPriority)]
     pub enum Priority { Low "low", Medium "medium", High "high", Critical "critical" }
 }
 
-kernel::words! {
+kernel::string_enum! {
     /// Where a ticket comes from: `api` by key, `ui` by a session, `workflow` by a run of one.
     #[schema(as = TicketSource)]
     pub enum Source { Api "api", Ui "ui", Email "email", Workflow "workflow", Agent "agent" }
 }
 
-kernel::words! {
+kernel::string_enum! {
     /// The state of the service level; `at_risk` when less than a fifth of the time is left.
     pub enum SlaState { Ok "ok", AtRisk "at_risk", Breached "breached", Paused "paused", None "none" }
 }
 
-kernel::words! {
+kernel::string_enum! {
     /// What belongs to a ticket and is a list of its own.
     #[schema(as = TicketView)]
     pub enum TicketView { Comments "comments", History "history" }

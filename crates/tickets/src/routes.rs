@@ -59,7 +59,7 @@ impl FromParams for ListQuery {
         let sort = QueryParam::new("sort", sort).with_pattern("^-?(created_at|updated_at|priority|due_at)$");
         let query = ListQuery {
             id: params.take_optional_id_beside(one, beside)?,
-            view: params.take_word(QueryParam::new("view", view))?,
+            view: params.take_enum(QueryParam::new("view", view))?,
             filter: parse_filter(params)?,
             sort: params.take_parsed(sort, TicketOrder::parse)?,
             page: PageRequest::take_page(params)?,
@@ -87,9 +87,9 @@ fn parse_filter(params: &mut Params) -> Result<Filter> {
     let q = QueryParam::new("q", "At most 10 words, each the beginning of a word of the subject.")
         .with_length(1, Q_CHARS_MAX);
     Ok(Filter {
-        status: params.take_words(any("status", "Any of these, as a comma list."))?,
-        priority: params.take_words(any("priority", "Any of these, as a comma list."))?,
-        r#type: params.take_words(any("type", "Any of these, as a comma list."))?,
+        status: params.take_enums(any("status", "Any of these, as a comma list."))?,
+        priority: params.take_enums(any("priority", "Any of these, as a comma list."))?,
+        r#type: params.take_enums(any("type", "Any of these, as a comma list."))?,
         assignee_id: params.take_list(assignees, "the id of a user or none", IdOrNone::parse)?,
         organization_id: params.take_list(organizations, "the id of an organization or none", IdOrNone::parse)?,
         device_id: params.take_ids(devices, "a device")?,

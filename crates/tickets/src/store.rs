@@ -7,7 +7,7 @@ use feature_kit::registry;
 use kernel::args;
 use kernel::audit::{self, FieldChange, NewAuditEntry};
 use kernel::auth::Rights;
-use kernel::base::{ActorKind, Error, Result, Timestamp, Word};
+use kernel::base::{ActorKind, Error, Result, StringEnum, Timestamp};
 use kernel::events;
 use kernel::http::{IfMatch, PageBytes, PatchField};
 use kernel::store::references::{self, RecordReference};

@@ -1,6 +1,6 @@
 //! Conversion between tickets and rows.
 
-use kernel::base::{Result, Timestamp, Word};
+use kernel::base::{Result, StringEnum, Timestamp};
 use kernel::store::{FromRow, Row, Value, to_json};
 
 use super::sla::{CountedTime, SlaClock, SlaDeadline};

@@ -53,7 +53,7 @@ pub const RATE_MAX: i64 = 1_000;
 pub const OVERLAP_HOURS_MAX: i64 = 168;
 pub const OVERLAP_HOURS_DEFAULT: i64 = 24;
 
-kernel::words! {
+kernel::string_enum! {
     /// Whether an endpoint is sent to.
     #[schema(as = WebhookStatus)]
     pub enum WebhookStatus { Enabled "enabled", Disabled "disabled", AutoDisabled "auto_disabled" }

@@ -10,7 +10,7 @@ use kernel::args;
 use kernel::audit::{self, AuditChanges, NewAuditEntry};
 use kernel::auth::Rights;
 use kernel::base::seal::{SealedCell, SealedColumn, SealedValue};
-use kernel::base::{Code, Error, HOUR_MS, Result, Secrets, Timestamp, Word};
+use kernel::base::{Code, Error, HOUR_MS, Result, Secrets, StringEnum, Timestamp};
 use kernel::http::IfMatch;
 use kernel::jobs::lanes;
 use kernel::outbound::Target;

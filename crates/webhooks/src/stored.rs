@@ -2,7 +2,7 @@
 
 use feature_kit::request_headers::MASK;
 use kernel::base::seal::SealedValue;
-use kernel::base::{Result, Timestamp, Word};
+use kernel::base::{Result, StringEnum, Timestamp};
 use kernel::store::{FromRow, Row};
 
 use super::{Webhook, WebhookBacklog, WebhookId, WebhookRecovery, WebhookRecoveryStatus, WebhookStatus};

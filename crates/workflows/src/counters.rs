@@ -1,6 +1,6 @@
 //! Counters of steps and runs for `/metrics`. They are incremented after the outcome is committed.
 
-use kernel::base::Word;
+use kernel::base::StringEnum;
 
 use super::Status;
 

@@ -21,7 +21,7 @@ const CEL_WORDS: &[&str] = &["in", "true", "false", "null"];
 /// The time zone of a schedule that names none.
 const ZONE_DEFAULT: &str = "UTC";
 
-kernel::words! {
+kernel::string_enum! {
     /// What POST is asked to do.
     #[schema(as = WorkflowAction)]
     pub enum WorkflowRequestAction { Create "create", Run "run" }
@@ -37,7 +37,7 @@ impl FromBody for WorkflowRequest {
     fn from_fields(fields: &mut BodyFields) -> Option<Self> {
         // The most frequent action is the default.
         match fields
-            .read_optional("action", |field| field.read_word::<WorkflowRequestAction>())?
+            .read_optional("action", |field| field.read_enum::<WorkflowRequestAction>())?
             .unwrap_or(WorkflowRequestAction::Run)
         {
             WorkflowRequestAction::Create => {
@@ -84,7 +84,7 @@ pub enum WorkflowChange {
     Run(RunControl),
 }
 
-kernel::words! {
+kernel::string_enum! {
     /// What is done with a run.
     #[schema(as = WorkflowRunAction)]
     pub enum RunAction { Cancel "cancel", Retry "retry", Approve "approve", Reject "reject" }
@@ -95,7 +95,7 @@ impl FromBody for WorkflowChange {
         if !fields.has_field("action") {
             return WorkflowPatch::from_fields(fields).map(WorkflowChange::Workflow);
         }
-        let action = fields.read_required("action", |field| field.read_word::<RunAction>());
+        let action = fields.read_required("action", |field| field.read_enum::<RunAction>());
         let step_id = fields.read_optional("step_id", |field| field.read_or_null(|step| step.read_string()));
         let (action, step_id) = (action?, step_id?.flatten());
         if step_id.is_some() && matches!(action, RunAction::Cancel | RunAction::Retry) {
@@ -251,7 +251,7 @@ fn parse_step(fields: &mut BodyFields) -> Option<WorkflowStep> {
     let retry = fields.read_optional("retry", |field| field.read_object(parse_retry));
     let timeout = fields
         .read_optional("timeout_seconds", |field| field.read_or_null(|field| field.read_integer(1..=SECONDS_MAX)));
-    let on_error = fields.read_optional("on_error", |field| field.read_word::<OnError>());
+    let on_error = fields.read_optional("on_error", |field| field.read_enum::<OnError>());
     Some(WorkflowStep {
         id: id?,
         uses: uses?,

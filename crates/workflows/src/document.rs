@@ -2,7 +2,7 @@
 
 use feature_kit::registry;
 use feature_kit::subscription::patterns_schema;
-use kernel::base::Word;
+use kernel::base::StringEnum;
 use serde_json::{Value, json};
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, SchemaType,

@@ -233,7 +233,7 @@ impl Default for RetryRule {
     }
 }
 
-kernel::words! {
+kernel::string_enum! {
     /// What a failed step means for its run.
     #[derive(Deserialize)]
     #[schema(as = WorkflowOnError)]
@@ -351,7 +351,7 @@ pub struct RunTrigger {
     pub by: Option<ActorRef>,
 }
 
-kernel::words! {
+kernel::string_enum! {
     #[schema(as = WorkflowTriggerKind)]
     pub enum TriggerKind { Event "event", Schedule "schedule", Manual "manual" }
 }

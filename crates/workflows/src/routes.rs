@@ -56,7 +56,7 @@ pub struct ListQuery {
     page: PageRequest,
 }
 
-kernel::words! {
+kernel::string_enum! {
     /// What belongs to workflows and is a list of its own.
     #[schema(as = WorkflowView)]
     pub enum WorkflowView { Runs "runs" }
@@ -68,12 +68,12 @@ impl FromParams for ListQuery {
         let one_run = "One run, with its steps. Cannot be combined with the other parameters.";
         let run_id = params.take_optional_run_id(one_run)?;
         let view =
-            params.take_word(QueryParam::new("view", "`runs`: the history of runs instead of the workflows."))?;
+            params.take_enum(QueryParam::new("view", "`runs`: the history of runs instead of the workflows."))?;
         let run_param = ["workflow_id", "status", "since", "until"].into_iter().find(|name| params.has_param(name));
         let workflows = QueryParam::new("workflow_id", "With `view=runs`: of these workflows, as a comma list.");
         let filter = Filter {
             workflow_id: params.take_ids(workflows.with_items_max(LIST_MAX), "a workflow")?,
-            status: params.take_words(
+            status: params.take_enums(
                 QueryParam::new("status", "With `view=runs`: any of these, as a comma list.").with_items_max(LIST_MAX),
             )?,
             since: params.take_time(QueryParam::new("since", "With `view=runs`: made at this moment or later."))?,

@@ -10,7 +10,6 @@ mod messages;
 mod numbers;
 mod patterns;
 
-use expressions::pattern;
 use serde_json::Value;
 
 use super::pointer::join_pointer;
@@ -169,7 +168,7 @@ impl SchemaWalk {
 
     fn check_pattern(&mut self, pattern: &str, pointer: &str) {
         self.patterns += 1;
-        match pattern::count_positions(pattern) {
+        match patterns::count_positions(pattern) {
             Ok(positions) => self.positions = self.positions.saturating_add(positions),
             Err(detail) => return self.add_error(pointer, "invalid", detail),
         }

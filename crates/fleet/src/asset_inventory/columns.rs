@@ -1,6 +1,6 @@
 //! The fields of a device that `fields` may name, and their columns in a CSV file.
 
-use kernel::base::Word;
+use kernel::base::StringEnum;
 use kernel::http::{CsvLine, RowEncoding};
 
 use super::DevicePart;

@@ -14,19 +14,19 @@ pub mod summary {
 use serde::Serialize;
 use utoipa::ToSchema;
 
-kernel::words! {
+kernel::string_enum! {
     /// Lists of a device that come only when they are asked for.
     #[schema(as = DevicePart)]
     pub enum DevicePart { Software "software", Disks "disks", Volumes "volumes", Nics "nics" }
 }
 
-kernel::words! {
+kernel::string_enum! {
     /// `csv` and `ndjson` are the whole list, as a file.
     #[schema(as = ListFormat)]
     pub enum ListFormat { Json "json", Csv "csv", Ndjson "ndjson" }
 }
 
-kernel::words! {
+kernel::string_enum! {
     /// `summary`: figures instead of devices. `history`: with `id`, every change of the device.
     #[schema(as = InventoryView)]
     pub enum InventoryView { Summary "summary", History "history" }

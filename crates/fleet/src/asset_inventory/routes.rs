@@ -67,10 +67,10 @@ impl FromParams for ListQuery {
         let format =
             "`csv` and `ndjson` are the whole list as a file, without `limit` and `cursor`; counted as exports.";
         let id = params.take_optional_id_beside(one, beside)?;
-        let view: Option<InventoryView> = params.take_word(QueryParam::new("view", view))?;
+        let view: Option<InventoryView> = params.take_enum(QueryParam::new("view", view))?;
         refuse_beside_view(params, view, id.is_some())?;
         let is_paged = params.has_param("limit") || params.has_param("cursor");
-        let format = params.take_word(QueryParam::new("format", format))?.unwrap_or(ListFormat::Json);
+        let format = params.take_enum(QueryParam::new("format", format))?.unwrap_or(ListFormat::Json);
         if format != ListFormat::Json && is_paged {
             return Err(Error::new(
                 Code::InvalidParameter,
@@ -135,7 +135,7 @@ fn take_selection(params: &mut Params) -> Result<FieldSelection> {
     let include = "Lists of each device that come only when they are named here, as a comma list.";
     let fields = QueryParam::new("fields", fields).with_items_max(LIST_MAX);
     let fields = params.take_list(fields, "the name of a field of a device", columns::find_field)?;
-    let include = params.take_words(QueryParam::new("include", include).with_items_max(LIST_MAX))?;
+    let include = params.take_enums(QueryParam::new("include", include).with_items_max(LIST_MAX))?;
     let fields = fields.map(|mut fields| {
         fields.retain(|field| *field != "id");
         fields.insert(0, "id");
@@ -159,10 +159,10 @@ fn take_filter(params: &mut Params) -> Result<Filter> {
                    `software` it had.";
     Ok(Filter {
         organization_id: params.take_list(organizations, "the id of an organization or none", IdOrNone::parse)?,
-        r#type: params.take_words(any("type", "Any of these, as a comma list."))?,
-        platform: params.take_words(any("platform", "Any of these, as a comma list."))?,
-        status: params.take_words(any("status", "Any of these, as a comma list."))?,
-        health: params.take_words(any("health", "Any of these, as a comma list."))?,
+        r#type: params.take_enums(any("type", "Any of these, as a comma list."))?,
+        platform: params.take_enums(any("platform", "Any of these, as a comma list."))?,
+        status: params.take_enums(any("status", "Any of these, as a comma list."))?,
+        health: params.take_enums(any("health", "Any of these, as a comma list."))?,
         tag: params.take_list(tags, "a tag", text)?,
         software: params.take_list(software, "name or name@version", SoftwareFilter::parse)?,
         words: params.take_parsed(QueryParam::new("q", q).with_length(1, Q_CHARS_MAX), parse_q)?.unwrap_or_default(),

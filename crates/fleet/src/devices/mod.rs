@@ -70,13 +70,13 @@ impl Identified for Device {
 pub const DEVICES: Referable =
     Referable { prefix: DeviceId::PREFIX, table: "devices", only: Some("deleted_at IS NULL") };
 
-kernel::words! {
+kernel::string_enum! {
     /// `offline` when a device is overdue, `stale` when it has not been seen for weeks, or never.
     #[schema(as = DeviceStatus)]
     pub enum DeviceStatus { Online "online", Offline "offline", Stale "stale" }
 }
 
-kernel::words! {
+kernel::string_enum! {
     /// `unknown` until a device has sent an inventory.
     #[schema(as = DeviceHealth)]
     pub enum DeviceHealth {
@@ -84,7 +84,7 @@ kernel::words! {
     }
 }
 
-kernel::words! {
+kernel::string_enum! {
     /// `unknown` without an end date.
     pub enum WarrantyStatus { Active "active", Expired "expired", Unknown "unknown" }
 }

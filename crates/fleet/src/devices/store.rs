@@ -2,7 +2,7 @@
 
 use kernel::args;
 use kernel::audit::{self, NewAuditEntry};
-use kernel::base::{Error, Result, Timestamp, Word};
+use kernel::base::{Error, Result, StringEnum, Timestamp};
 use kernel::events;
 use kernel::store::{Db, Tick, Tx, Value, to_json};
 

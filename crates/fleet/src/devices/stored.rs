@@ -1,6 +1,6 @@
 //! The columns of devices and of their history, and how rows are read and written.
 
-use kernel::base::{Result, Word};
+use kernel::base::{Result, StringEnum};
 use kernel::store::{FromRow, Row, Value, to_json};
 
 use super::{

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use agent_reports::compact_mac;
 use feature_kit::split_words;
-use kernel::base::Word;
+use kernel::base::StringEnum;
 
 use super::Device;
 

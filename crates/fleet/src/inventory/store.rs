@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use agent_reports::{AgentReport, DeviceFacts};
 use kernel::args;
-use kernel::base::{DAY_MS, Result, Timestamp, Word};
+use kernel::base::{DAY_MS, Result, StringEnum, Timestamp};
 use kernel::store::{Db, Tx, Value};
 use people::organizations::OrganizationId;
 

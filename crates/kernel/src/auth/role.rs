@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::scope::Scopes;
-use crate::base::Word;
+use crate::base::StringEnum;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -62,7 +62,7 @@ impl Role {
 }
 
 /// Bodies and queries parse a role like any other word.
-impl Word for Role {
+impl StringEnum for Role {
     const ALL: &'static [Self] = &Role::ALL;
 
     fn as_str(self) -> &'static str {

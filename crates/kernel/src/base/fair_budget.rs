@@ -113,11 +113,11 @@ impl<K: Clone + Eq + Hash> FairBudget<K> {
 
     /// Acquires units without waiting.
     pub fn try_acquire(&self, account: BudgetAccount<K>, units: usize) -> Option<BudgetPermit<K>> {
-        self.try_acquire_beside(account, units, 0)
+        self.try_acquire_counting(account, units, 0)
     }
 
     /// The same for a payer that holds `elsewhere` units of another budget, which count as well.
-    pub fn try_acquire_beside(
+    pub fn try_acquire_counting(
         &self,
         account: BudgetAccount<K>,
         units: usize,
@@ -168,7 +168,7 @@ impl<K: Clone + Eq + Hash> FairBudget<K> {
     }
 
     /// Counts units that are already in use, even beyond the limits.
-    pub fn acquire_beyond(&self, account: BudgetAccount<K>, units: usize) -> BudgetPermit<K> {
+    pub fn acquire_over_limit(&self, account: BudgetAccount<K>, units: usize) -> BudgetPermit<K> {
         self.lock_state().add_units(&account, units);
         self.make_permit(account, units)
     }

@@ -20,8 +20,8 @@ pub mod seal;
 mod sealed_token;
 pub mod secrets;
 mod slug;
+mod string_enum;
 mod tally;
-mod word;
 
 pub use actor::{Actor, ActorCredential, ActorKind, ActorRef, CredentialKind, WorkflowChain};
 pub use blocking::run_blocking;
@@ -42,5 +42,5 @@ pub use random::RandomSource;
 pub use sealed_token::TokenSeal;
 pub use secrets::{Secrets, SecretsSource};
 pub use slug::check_slug;
+pub use string_enum::{StringEnum, is_dotted};
 pub use tally::TestCounter;
-pub use word::{Word, is_dotted};

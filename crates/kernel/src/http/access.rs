@@ -56,7 +56,7 @@ impl<R: Route> Access<R> {
 
     /// The rights of this request, to be confirmed in the transaction of a change.
     pub fn grant(&self) -> Grant {
-        Grant { credential_ref: self.caller.standing(), scope: Self::SCOPE }
+        Grant { credential_ref: self.caller.credential_ref(), scope: Self::SCOPE }
     }
 
     /// Reads the caller's rights again after a wait; fails if the credential or the route's scope was revoked meanwhile.
@@ -67,7 +67,7 @@ impl<R: Route> Access<R> {
     /// Like [`Access::confirm_rights_now`], from rights that were read for many credentials together. `None` if this one
     /// was not among them.
     pub fn check_rights(&self, read: &RightsBatch) -> Option<Result<Rights>> {
-        read.check_rights(self.caller.standing(), Self::SCOPE, &self.caller.tenant_db())
+        read.check_rights(self.caller.credential_ref(), Self::SCOPE, &self.caller.tenant_db())
     }
 }
 

@@ -138,7 +138,7 @@ impl RequestContext {
         let Some(bytes) = size.counted_bytes() else { return Ok(None) };
         let (memory, account) = (self.memory_budget(app), self.budget_account());
         if !is_read {
-            return Ok(Some(MemoryPermit(memory.acquire_beyond(account, bytes))));
+            return Ok(Some(MemoryPermit(memory.acquire_over_limit(account, bytes))));
         }
         let permit = memory.acquire(account, bytes, MEMORY_WAIT_MAX).await;
         permit.map(|permit| Some(MemoryPermit(permit))).ok_or_else(unread_answers_error)

@@ -73,7 +73,7 @@ impl Caller {
         self.context.wait_for_news(&self.app, wait).await
     }
 
-    pub fn standing(&self) -> CredentialRef {
+    pub fn credential_ref(&self) -> CredentialRef {
         match self.identity() {
             PrincipalIdentity::User(user) => CredentialRef::Session { user: user.id, session: user.session },
             PrincipalIdentity::Key(key) => CredentialRef::Key { id: key.id, secret: key.secret },
@@ -82,7 +82,7 @@ impl Caller {
 
     /// Reads the caller's rights again after a wait; fails if the credential or the scope was revoked meanwhile.
     pub async fn confirm_scope_now(&self, scope: Scope) -> Result<Rights> {
-        self.standing().confirm_rights_now(&self.tenant_db(), scope).await
+        self.credential_ref().confirm_rights_now(&self.tenant_db(), scope).await
     }
 
     /// Ends the caller's own session; this node refuses it from now on. A key has none.

@@ -42,6 +42,6 @@ impl ConnectionLimits {
     ) -> Option<BudgetPermit<IpAddr>> {
         let key = address.bucket_address().into();
         let is_exempt = self.exempt.iter().any(|network| network.contains(&address.0));
-        if is_exempt { Some(counts.acquire_beyond(key, 1)) } else { counts.try_acquire(key, 1) }
+        if is_exempt { Some(counts.acquire_over_limit(key, 1)) } else { counts.try_acquire(key, 1) }
     }
 }

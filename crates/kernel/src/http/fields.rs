@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::base::{Error, FieldError, RecordId, Result, Timestamp, Word};
+use crate::base::{Error, FieldError, RecordId, Result, StringEnum, Timestamp};
 use crate::store::references::RecordReference;
 
 /// A type parsed from a JSON object. It reads every known field; unknown ones are refused, and all errors are reported
@@ -199,9 +199,9 @@ impl BodyField<'_> {
     }
 
     /// A value of a closed set of words.
-    pub fn read_word<W: Word>(&mut self) -> Option<W> {
+    pub fn read_enum<W: StringEnum>(&mut self) -> Option<W> {
         self.read_parsed("invalid_value", |text| {
-            W::parse(text).ok_or_else(|| format!("must be {}", W::expected_words()))
+            W::parse(text).ok_or_else(|| format!("must be {}", W::expected_names()))
         })
     }
 

@@ -104,7 +104,7 @@ impl Idempotency {
         let entry = IdempotencyEntry { actor, route: self.route, key, digest, secrets };
         let name = format!("{}\n{}\n{}\n{}", caller.tenant_id(), entry.actor, entry.route, entry.key);
         let running = caller.app().running_keys.start_key(&name)?;
-        let credential_ref = caller.standing();
+        let credential_ref = caller.credential_ref();
         db.write(async move |tx| {
             // Held until this job is done, even if the client disconnects.
             let _running = running;

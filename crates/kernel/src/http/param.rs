@@ -67,7 +67,7 @@ pub(super) enum ParamShape {
         default: usize,
     },
     /// A value of a closed set, by the reference to its schema.
-    Word(fn() -> Ref),
+    Enum(fn() -> Ref),
     Texts,
     /// Whole numbers from 1.
     Numbers,
@@ -84,7 +84,7 @@ impl KnownParam {
             .description(Some(param.about))
             .schema(Some(param_schema(param, &shape)));
         match shape {
-            ParamShape::Text | ParamShape::Time | ParamShape::Number { .. } | ParamShape::Word(_) => parameter.build(),
+            ParamShape::Text | ParamShape::Time | ParamShape::Number { .. } | ParamShape::Enum(_) => parameter.build(),
             ParamShape::Texts | ParamShape::Numbers | ParamShape::Words(_) => {
                 parameter.style(Some(ParameterStyle::Form)).explode(Some(false)).build()
             }
@@ -107,7 +107,7 @@ fn param_schema(param: QueryParam, shape: &ParamShape) -> RefOr<Schema> {
             let (least, most) = (*range.start() as u64, *range.end() as u64);
             number().minimum(Some(least)).maximum(Some(most)).default(Some((*default).into())).into()
         }
-        ParamShape::Word(name) => name().into(),
+        ParamShape::Enum(name) => name().into(),
         ParamShape::Texts => list(text().into()),
         ParamShape::Numbers => list(number().format(format(KnownFormat::Int64)).minimum(Some(1)).into()),
         ParamShape::Words(name) => list(name().into()),

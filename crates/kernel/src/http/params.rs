@@ -15,7 +15,7 @@ use utoipa::openapi::path::{Parameter, ParameterIn};
 use utoipa::{IntoParams, ToSchema};
 
 use super::param::{KnownParam, ParamShape, QueryParam};
-use crate::base::{Code, Error, RecordId, Result, Timestamp, Word};
+use crate::base::{Code, Error, RecordId, Result, StringEnum, Timestamp};
 
 /// The query string of a request. The handler parses it after the scope is checked.
 pub struct QueryString<T> {
@@ -201,9 +201,9 @@ impl Params {
         Ok(given.is_some())
     }
 
-    pub fn take_word<W: Word + ToSchema>(&mut self, param: QueryParam) -> Result<Option<W>> {
-        self.take_param(param, ParamShape::Word(schema_ref::<W>), |text| {
-            let word = W::parse(&text).ok_or_else(|| format!("must be {}", W::expected_words()))?;
+    pub fn take_enum<W: StringEnum + ToSchema>(&mut self, param: QueryParam) -> Result<Option<W>> {
+        self.take_param(param, ParamShape::Enum(schema_ref::<W>), |text| {
+            let word = W::parse(&text).ok_or_else(|| format!("must be {}", W::expected_names()))?;
             Ok((word, text))
         })
     }
@@ -243,9 +243,9 @@ impl Params {
         })
     }
 
-    pub fn take_words<W: Word + ToSchema>(&mut self, param: QueryParam) -> Result<Option<Vec<W>>> {
+    pub fn take_enums<W: StringEnum + ToSchema>(&mut self, param: QueryParam) -> Result<Option<Vec<W>>> {
         self.take_param(param, ParamShape::Words(schema_ref::<W>), |text| {
-            Ok(sort_distinct(split_list(&text, &W::expected_words(), W::parse)?, |word| word.as_str().to_owned()))
+            Ok(sort_distinct(split_list(&text, &W::expected_names(), W::parse)?, |word| word.as_str().to_owned()))
         })
     }
 

@@ -172,7 +172,7 @@ pub async fn clamp_future_timestamps(
     now: Timestamp,
     latest: Timestamp,
 ) -> Result<()> {
-    tx.exec(CLAMP_FUTURE, crate::args![kind, key, now, latest, tx.given_time(), LEASE_MS]).await.map(drop)
+    tx.exec(CLAMP_FUTURE, crate::args![kind, key, now, latest, tx.clock_override(), LEASE_MS]).await.map(drop)
 }
 
 /// Makes lanes with wakes due. A locked lane is skipped: the transaction that locks it deletes its wakes, or the next call
@@ -181,7 +181,7 @@ pub async fn apply_wakes(node: &ServerNode, kind: &'static str) -> Result<()> {
     let db = node.store.system(Purpose::Jobs);
     loop {
         let woken: Vec<(TenantId, String)> =
-            db.list(LIST_WOKEN, crate::args![kind, db.given_time(), WAKES_MAX as i64]).await?;
+            db.list(LIST_WOKEN, crate::args![kind, db.clock_override(), WAKES_MAX as i64]).await?;
         let is_last = woken.len() < WAKES_MAX;
         let applied =
             if woken.is_empty() { 0 } else { db.write(async move |tx| wake_lanes(tx, kind, woken).await).await? };
@@ -214,7 +214,7 @@ async fn wake_lanes(tx: &mut Tx, kind: &'static str, woken: Vec<(TenantId, Strin
 /// Lists due lanes that are not leased: the longest waiting of every tenant, then the next of each.
 pub async fn list_due_lanes(node: &ServerNode, kind: &'static str, max: usize) -> Result<Vec<DueLane>> {
     let db = node.store.system(Purpose::Jobs);
-    db.list(LIST_DUE, crate::args![kind, node.env.now(), db.given_time(), max as i64]).await
+    db.list(LIST_DUE, crate::args![kind, node.env.now(), db.clock_override(), max as i64]).await
 }
 
 /// Leases these lanes and returns them in the same order, with `None` for a lane that another node has leased or whose row
@@ -231,7 +231,7 @@ pub async fn lease_lanes(
         .system(Purpose::Jobs)
         .write(async move |tx| {
             let sql = format!("{FIND_TO_LEASE}{}{LEASE_FOUND}", tx.skip_locked());
-            let given = tx.given_time();
+            let given = tx.clock_override();
             let mut pending = Vec::with_capacity(due_lanes.len());
             for DueLane { tenant_id, key, .. } in due_lanes {
                 let lane: [Value; 4] = [kind.into(), tenant_id.into(), key.into(), now.into()];
@@ -277,7 +277,7 @@ pub async fn find_next_due(store: &Store, kind: &'static str) -> Result<Option<T
 /// event.
 pub async fn find_longest_due(store: &Store, kind: &'static str, now: Timestamp) -> Result<Option<Timestamp>> {
     let db = store.system(Purpose::Jobs);
-    let due: Option<Timestamp> = db.get_one(LONGEST_DUE, crate::args![kind, db.given_time()]).await?;
+    let due: Option<Timestamp> = db.get_one(LONGEST_DUE, crate::args![kind, db.clock_override()]).await?;
     let woken: Option<Timestamp> = db.get_one(LONGEST_WAKE, crate::args![kind]).await?;
     Ok(due.into_iter().chain(woken).min().filter(|since| *since <= now))
 }
@@ -341,7 +341,7 @@ impl LeasedLane {
     /// round trip.
     pub async fn defer_lease_extension(&self, tx: &mut Tx) -> Result<LeaseExtension> {
         let lane = || -> Vec<Value> { vec![self.kind.into(), self.key.as_str().into(), self.token.into()] };
-        let lease: [Value; 2] = [tx.given_time().into(), LEASE_MS.into()];
+        let lease: [Value; 2] = [tx.clock_override().into(), LEASE_MS.into()];
         tx.defer_exec(EXTEND_LEASE, lane().into_iter().chain(lease).collect()).await?;
         tx.defer_exec(DELETE_LEASED_WAKES, lane()).await?;
         Ok(LeaseExtension(tx.defer_query(FIND_TOKEN, lane()).await?))

@@ -91,8 +91,8 @@ impl Db {
     }
 
     /// The value to bind for `database_time!`: none where the database has a clock of its own.
-    pub fn given_time(&self) -> Option<Timestamp> {
-        self.handle.given_time(self.engine())
+    pub fn clock_override(&self) -> Option<Timestamp> {
+        self.handle.clock_override(self.engine())
     }
 
     /// By how many milliseconds this node's clock is ahead of the database's, less the uncertainty of the round trip. Zero

@@ -78,7 +78,7 @@ pub struct ChangeWalk {
     pub since: Timestamp,
     pub until: Tick,
     /// Only records with these values of a column, with which the index starts.
-    pub among: Option<(&'static str, Vec<Option<String>>)>,
+    pub with_values: Option<(&'static str, Vec<Option<String>>)>,
 }
 
 impl ChangeWalk {
@@ -94,10 +94,10 @@ impl ChangeWalk {
             check_cursor(after.at, self.until)?;
         }
         let from = after.map_or(DeltaStart::Since(self.since), |key| DeltaStart::Behind(key.to_position()));
-        let parts = self.among.as_ref().map_or(1, |(_, values)| values.len().max(1));
+        let parts = self.with_values.as_ref().map_or(1, |(_, values)| values.len().max(1));
         let step = (rows / parts).max(ARM_ROWS_MIN.min(rows));
         let select = self.delta.select_changes(self.select.clone(), from, self.until).limit(step);
-        let arms = match &self.among {
+        let arms = match &self.with_values {
             None => vec![select],
             Some((column, values)) => select.split_by(column, values),
         };

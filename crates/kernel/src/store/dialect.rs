@@ -100,7 +100,7 @@ fn token_len(found: &str) -> usize {
 const POSTGRES_TIME: &str = "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT)";
 
 /// In a statement, the time by the clock that all nodes share: the database's own, or the bound value where it has none.
-/// Bind [`super::Db::given_time`].
+/// Bind [`super::Db::clock_override`].
 #[macro_export]
 macro_rules! database_time {
     ($given:literal) => {

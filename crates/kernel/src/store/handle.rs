@@ -51,7 +51,7 @@ impl HandleContext {
     }
 
     /// The time to bind as the database's time; none where the database has its own clock and no manual clock replaces it.
-    pub fn given_time(&self, engine: DatabaseEngine) -> Option<Timestamp> {
+    pub fn clock_override(&self, engine: DatabaseEngine) -> Option<Timestamp> {
         let has_own_clock = engine == DatabaseEngine::Postgres && !matches!(self.env.clock, WallClock::Manual(_));
         (!has_own_clock).then(|| self.env.now())
     }

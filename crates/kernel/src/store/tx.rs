@@ -135,9 +135,9 @@ impl Tx {
         self.exec_each(sql, &rows).await.map(drop).map_err(|error| error.in_statement(sql))
     }
 
-    /// The value to bind for `database_time!`: see [`super::Db::given_time`].
-    pub fn given_time(&self) -> Option<Timestamp> {
-        self.handle.given_time(self.engine())
+    /// The value to bind for `database_time!`: see [`super::Db::clock_override`].
+    pub fn clock_override(&self) -> Option<Timestamp> {
+        self.handle.clock_override(self.engine())
     }
 
     /// Whether statements that do nothing unless `sql` finds a row are worth sending. On SQLite the query runs, because it

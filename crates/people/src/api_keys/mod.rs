@@ -42,7 +42,7 @@ pub const ACTIVE_KEYS_MAX: i64 = 100;
 /// A request for the same number of days as the key that made it must not fail for the seconds in between.
 const EXPIRY_SLACK_MS: i64 = MINUTE_MS;
 
-kernel::words! {
+kernel::string_enum! {
     /// Whether a key works.
     #[schema(as = ApiKeyStatus)]
     pub enum ApiKeyStatus { Active "active", Expired "expired", Revoked "revoked" }

@@ -41,7 +41,7 @@ impl FromParams for ListQuery {
         let status = "Any of these, as a comma list. Without it: active and expired.";
         Ok(ListQuery {
             id: params.take_optional_id(one)?,
-            status: params.take_words(QueryParam::new("status", status))?,
+            status: params.take_enums(QueryParam::new("status", status))?,
             page: PageRequest::take_page(params)?,
         })
     }

@@ -1,6 +1,6 @@
 //! Parsing of request bodies of organizations.
 
-use feature_kit::NullField;
+use feature_kit::NullInput;
 use feature_kit::custom_fields::{CUSTOM_FIELDS_MAX, parse_custom_fields};
 use feature_kit::tags::{TAGS_MAX, parse_tags, remove_duplicates};
 use kernel::base::{Label, check_slug};
@@ -68,7 +68,7 @@ impl FromBody for OrganizationInput {
         let domains = fields.read_optional("domains", parse_domains);
         let tags = fields.read_optional("tags", parse_tags);
         let custom_fields =
-            fields.read_optional("custom_fields", |field| parse_custom_fields(field, NullField::IsLeftOut));
+            fields.read_optional("custom_fields", |field| parse_custom_fields(field, NullInput::Refused));
         let archived = fields.read_optional("archived", |field| field.read_boolean());
         Some(OrganizationInput {
             name: name?,

@@ -29,8 +29,8 @@ impl FromBody for UserInput {
     fn from_fields(fields: &mut BodyFields) -> Option<Self> {
         let email = fields.read_required("email", |field| field.read_parsed("invalid_email", fold_email));
         let name = fields.read_required("name", |field| field.read_parsed("invalid_name", Label::parse));
-        let role = fields.read_required("role", |field| field.read_word());
-        let status = fields.read_optional("status", |field| field.read_word());
+        let role = fields.read_required("role", |field| field.read_enum());
+        let status = fields.read_optional("status", |field| field.read_enum());
         Some(UserInput { email: email?, name: name?, role: role?, status: status? })
     }
 }

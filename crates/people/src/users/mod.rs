@@ -40,7 +40,7 @@ pub const USER_UPDATED: EventKind<UpdatedUser> =
 pub const USER_DISABLED: EventKind<User> =
     EventKind::new("user.disabled", "A user was disabled: all sessions have ended, and nobody can sign in as them.");
 
-kernel::words! {
+kernel::string_enum! {
     /// Whether somebody can sign in.
     #[schema(as = UserStatus)]
     pub enum UserStatus { Active "active", Disabled "disabled" }

@@ -51,8 +51,8 @@ impl FromParams for ListQuery {
             id: params.take_optional_id(one)?,
             filter: Filter {
                 email: params.take_parsed(email, fold_email)?,
-                role: params.take_words(role)?,
-                status: params.take_words(status)?,
+                role: params.take_enums(role)?,
+                status: params.take_enums(status)?,
                 words: params
                     .take_parsed(QueryParam::new("q", q).with_length(1, Q_CHARS_MAX), parse_q)?
                     .unwrap_or_default(),

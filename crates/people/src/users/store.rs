@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use kernel::args;
 use kernel::audit::{self, NewAuditEntry};
 use kernel::auth::{Rights, Role, end_sign_ins};
-use kernel::base::{Error, Result, Timestamp, UserId, Word};
+use kernel::base::{Error, Result, StringEnum, Timestamp, UserId};
 use kernel::events;
 use kernel::http::IfMatch;
 use kernel::store::{Db, FromRow, Row, Select, SortDirection, Tick, Tx, Value};
@@ -59,7 +59,7 @@ impl FromRow for StoredUser {
         const AT: UserColumns<usize> = UserColumns::AT;
         let user = kernel::read_record!(row, UserColumns => User {
             id, email, name, platform_operator, last_signed_in_at, version, created_at, updated_at;
-            role: <Role as Word>::from_stored(&row.get::<String>(AT.role)?)?,
+            role: <Role as StringEnum>::from_stored(&row.get::<String>(AT.role)?)?,
             status: UserStatus::from_stored(&row.get::<String>(AT.status)?)?,
             identities: Vec::new(),
         });

@@ -8,7 +8,7 @@ pub mod store;
 
 use std::fmt::Write as _;
 
-use kernel::base::{TenantId, Timestamp, Word};
+use kernel::base::{StringEnum, TenantId, Timestamp};
 
 use fleet::asset_inventory::find::SoftwareFilter;
 use search_language::{Q_CHARS_MAX, QueryField};
@@ -21,7 +21,7 @@ const LINE_BYTES_MAX: usize = 512;
 /// A query has at most 200 characters of four bytes, so no longer value can match.
 const EXACT_BYTES_MAX: usize = 800;
 
-kernel::words! {
+kernel::string_enum! {
     /// What a search finds.
     #[schema(as = SearchKind)]
     pub enum DocumentKind {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use fleet::devices::{self, Nic};
-use kernel::base::{TenantId, Timestamp, Word};
+use kernel::base::{StringEnum, TenantId, Timestamp};
 use search_language::QueryField;
 use search_language::fold::{compact_mac, fold_value};
 use serde_json::{Map, Value};
@@ -162,7 +162,7 @@ impl IndexedTicket {
         let mut document = SearchDocument::new(DocumentKind::Ticket, self.tenant, &self.id, self.updated_at);
         document.organization_id.clone_from(&self.organization_id);
         let number = self.number.to_string();
-        let priority = Priority::from_rank(self.priority).ok().map(Word::as_str);
+        let priority = Priority::from_rank(self.priority).ok().map(StringEnum::as_str);
         let shown = format!("#{number}");
         document.set_heading(&self.subject, &join_parts(&[Some(shown.as_str()), Some(self.status.as_str()), priority]));
         document.is_live = tickets::TicketStatus::parse(&self.status).is_some_and(|status| !status.is_done());

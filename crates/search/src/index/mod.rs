@@ -16,7 +16,7 @@ pub mod writer;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use kernel::base::{Error, Result, TenantId, Word as _};
+use kernel::base::{Error, Result, StringEnum as _, TenantId};
 use search_language::{Clause, ParsedQuery, QueryField};
 use tantivy::schema::Value as _;
 use tantivy::{DocAddress, TantivyDocument};

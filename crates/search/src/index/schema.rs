@@ -4,7 +4,7 @@
 //! in the dictionary. No query can reach the terms of another tenant, and none reads or pays for the terms of a kind that
 //! its caller may not see: there is no filter that could be forgotten.
 
-use kernel::base::{TenantId, Word, sha256};
+use kernel::base::{StringEnum, TenantId, sha256};
 use search_language::QueryField;
 use search_language::fold::{fold_text, tokenize_text};
 use serde::{Deserialize, Serialize};

@@ -3,13 +3,13 @@
 
 use clap::Subcommand;
 use kernel::auth::{Tenant, create_tenant, list_tenants};
-use kernel::base::{Result, Word};
+use kernel::base::{Result, StringEnum};
 use kernel::store::Purpose;
 use serde_json::json;
 use tickets::Priority;
 use tickets::sla::{self, PriorityPolicy, SlaPolicy};
 
-use super::args::{CommonArgs, TenantArgs, open_tenant, parse_word};
+use super::args::{CommonArgs, TenantArgs, open_tenant, parse_enum};
 use super::clock::{self, ClockCommand};
 use super::device::{self, DeviceCommand};
 use super::ingest_key::{self, IngestKeyCommand};
@@ -75,7 +75,7 @@ pub enum SlaCommand {
     /// Set the response and resolution times of tickets that get this priority from now on
     Set {
         /// low, medium, high or critical
-        #[arg(long, value_parser = parse_word::<Priority>)]
+        #[arg(long, value_parser = parse_enum::<Priority>)]
         priority: Priority,
         #[arg(long)]
         first_response_minutes: i64,
@@ -98,7 +98,7 @@ pub enum SlaCommand {
     /// Delete the service level of a priority; existing tickets keep theirs
     Delete {
         /// low, medium, high or critical
-        #[arg(long, value_parser = parse_word::<Priority>)]
+        #[arg(long, value_parser = parse_enum::<Priority>)]
         priority: Priority,
         #[command(flatten)]
         of: TenantArgs,

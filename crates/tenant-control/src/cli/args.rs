@@ -2,7 +2,7 @@
 
 use clap::Args;
 use kernel::auth::{Tenant, find_tenant, open_as_operator};
-use kernel::base::{Error, Result, Word};
+use kernel::base::{Error, Result, StringEnum};
 use kernel::store::{Db, Purpose, Store};
 use people::users::{User, find_user};
 
@@ -89,6 +89,6 @@ pub fn unknown_record(tenant: &Tenant, what: &str, name: &str) -> Error {
     ))
 }
 
-pub fn parse_word<W: Word>(text: &str) -> Result<W, String> {
-    W::parse(text).ok_or_else(|| format!("must be {}", W::expected_words()))
+pub fn parse_enum<W: StringEnum>(text: &str) -> Result<W, String> {
+    W::parse(text).ok_or_else(|| format!("must be {}", W::expected_names()))
 }

@@ -9,7 +9,7 @@ use fleet::devices::{self, ChangeOrigin, Device, DeviceId};
 use fleet::inventory::import::store::{ImportSummary, import_devices};
 use fleet::inventory::import::{self, ImportFormat};
 use fleet::inventory::merge::store::merge_duplicate;
-use kernel::base::{Error, Result, Word};
+use kernel::base::{Error, Result, StringEnum};
 
 use super::args::{TenantArgs, open_tenant};
 
@@ -67,7 +67,7 @@ fn parse_id(text: &str) -> Result<DeviceId, String> {
 }
 
 fn parse_format(text: &str) -> Result<ImportFormat, String> {
-    ImportFormat::parse(text).ok_or_else(|| format!("must be {}", ImportFormat::expected_words()))
+    ImportFormat::parse(text).ok_or_else(|| format!("must be {}", ImportFormat::expected_names()))
 }
 
 pub async fn run(command: DeviceCommand) -> Result<()> {

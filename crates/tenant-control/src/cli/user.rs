@@ -6,7 +6,7 @@ use kernel::base::Result;
 use people::sso::ProviderId;
 use people::users::{NewUser, User, UserStatus, UserUpdate, create_user, list_users, unlink_user, update_user};
 
-use super::args::{TenantArgs, UserArgs, open_tenant, open_user, parse_word};
+use super::args::{TenantArgs, UserArgs, open_tenant, open_user, parse_enum};
 use super::sso;
 
 #[derive(Subcommand)]
@@ -37,7 +37,7 @@ pub enum UserCommand {
         #[arg(long)]
         name: Option<String>,
         /// active or disabled, which ends all their sessions
-        #[arg(long, value_parser = parse_word::<UserStatus>)]
+        #[arg(long, value_parser = parse_enum::<UserStatus>)]
         status: Option<UserStatus>,
         #[command(flatten)]
         whom: UserArgs,

@@ -1,6 +1,6 @@
 //! Workflow actions on tickets. They take the same bodies and give the same answers as the routes.
 
-use feature_kit::{Action, ActionEffect, NullField};
+use feature_kit::{Action, ActionEffect, NullInput};
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
 use kernel::base::{Error, Result};
@@ -47,7 +47,7 @@ struct TicketUpdateInput {
 impl FromBody for TicketUpdateInput {
     fn from_fields(fields: &mut BodyFields) -> Option<Self> {
         let ticket_id = fields.read_required("ticket_id", |field| field.read_id());
-        let common = TicketFields::parse_fields(fields, NullField::Clears);
+        let common = TicketFields::parse_fields(fields, NullInput::Clears);
         Some(TicketUpdateInput { ticket_id: ticket_id?, fields: common? })
     }
 }

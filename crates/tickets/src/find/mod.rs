@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use feature_kit::{IdOrNone, NO_ID, word_set};
 use fleet::devices::DeviceId;
-use kernel::base::{Timestamp, UserId, Word};
+use kernel::base::{StringEnum, Timestamp, UserId};
 use people::organizations::OrganizationId;
 
 use super::{Priority, Ticket, TicketStatus, TicketType};
@@ -102,8 +102,8 @@ impl Filter {
     fn required_terms(&self) -> Vec<Vec<String>> {
         let sets = [
             self.status.as_ref().map(|any| any.iter().map(|status| status_term(*status)).collect()),
-            self.priority.as_deref().map(|any| self.terms_for_values(PRIORITY, &to_word_texts(any))),
-            self.r#type.as_deref().map(|any| self.terms_for_values(TYPE, &to_word_texts(any))),
+            self.priority.as_deref().map(|any| self.terms_for_values(PRIORITY, &to_names(any))),
+            self.r#type.as_deref().map(|any| self.terms_for_values(TYPE, &to_names(any))),
             self.assignee_id.as_deref().map(|any| self.terms_for_values(ASSIGNEE, &to_texts(any))),
             self.organization_id.as_deref().map(|any| self.terms_for_values(ORGANIZATION, &to_texts(any))),
             self.device_id.as_deref().map(|any| self.terms_for_values(DEVICE, &to_texts(any))),
@@ -124,10 +124,10 @@ impl Filter {
     }
 
     /// The organizations of the filter, or else its assignees.
-    fn find_owners(&self) -> Option<TicketOwners> {
+    fn find_owners(&self) -> Option<OwnerFilter> {
         let of = |column, letter, values: Vec<String>| {
             let ids = values.iter().map(|value| Some(value.clone()).filter(|value| value != NO_ID)).collect();
-            TicketOwners { column, ids, terms: self.terms_for_values(letter, &values) }
+            OwnerFilter { column, ids, terms: self.terms_for_values(letter, &values) }
         };
         let organizations =
             self.organization_id.as_deref().map(|any| of("organization_id", ORGANIZATION, to_texts(any)));
@@ -157,11 +157,11 @@ enum IndexScope {
     All,
     Live,
     /// Only in the order of updates.
-    Owners(TicketOwners),
+    Owners(OwnerFilter),
 }
 
 /// The organizations or assignees of a filter.
-struct TicketOwners {
+struct OwnerFilter {
     column: &'static str,
     /// `None` matches tickets without an owner.
     ids: Vec<Option<String>>,
@@ -172,7 +172,7 @@ fn to_texts<T: ToString>(values: &[T]) -> Vec<String> {
     values.iter().map(ToString::to_string).collect()
 }
 
-fn to_word_texts<W: Word>(values: &[W]) -> Vec<String> {
+fn to_names<W: StringEnum>(values: &[W]) -> Vec<String> {
     values.iter().map(|value| value.as_str().to_owned()).collect()
 }
 

@@ -267,12 +267,12 @@ impl TicketSearch<'_> {
 
     async fn take_step(&mut self, walk: &TicketWalk, at: Option<TicketSortKey>, rows: usize) -> Result<WalkStep> {
         match walk {
-            TicketWalk::Index(among) => {
-                let rows = match among {
+            TicketWalk::Index(scope) => {
+                let rows = match scope {
                     IndexScope::Owners(owners) => rows.min(rows_per_part(owners.ids.len(), self.rows_wanted)),
                     _ => rows,
                 };
-                let mut step = WalkStep::new(self.walk_index(self.order, among, at, rows).await?.0, rows);
+                let mut step = WalkStep::new(self.walk_index(self.order, scope, at, rows).await?.0, rows);
                 step.ended |= step.last.is_some_and(|last| !self.is_visible(last));
                 Ok(step)
             }
@@ -306,11 +306,11 @@ impl TicketSearch<'_> {
         } else {
             rows_per_part(terms.len(), self.rows_wanted).min(STEP_MAX)
         };
-        let among = IndexScope::Owners(owners);
+        let scope = IndexScope::Owners(owners);
         let (mut at, mut found, mut budget) = (None, Vec::new(), GUARANTEED_ROWS_MAX);
         while budget > 0 {
             let step = if changes {
-                let (keys, entries) = self.walk_index(updates, &among, at, rows).await?;
+                let (keys, entries) = self.walk_index(updates, &scope, at, rows).await?;
                 found.extend(keys.iter().map(|key| TicketSortKey::from_number(key.number)));
                 budget = budget.saturating_sub(entries.div_ceil(ENTRIES_PER_ROW));
                 WalkStep::new(keys, rows)

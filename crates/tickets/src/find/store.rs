@@ -1,14 +1,14 @@
 //! SQL of the ticket search: one step along each index, and the members of a set.
 
 use kernel::args;
-use kernel::base::{Error, Result, Timestamp, Word};
+use kernel::base::{Error, Result, StringEnum, Timestamp};
 use kernel::store::{ArmSql, Compare, FromRow, PostingStep, Postings, Row, Select, Tick, Value, pair_rows, prefix_end};
 
+use super::super::Ticket;
 use super::super::stored::StoredTicket;
 use super::super::stored::TicketColumns;
-use super::super::{Ticket, TicketId};
 use super::search::{INLINE_ROWS, TicketSearch, TicketSet};
-use super::{Filter, IndexScope, SortBy, TicketOrder, TicketOwners, TicketSortKey};
+use super::{Filter, IndexScope, OwnerFilter, SortBy, TicketOrder, TicketSortKey};
 
 /// A query that may read more index entries than this does not run on the threads that serve requests.
 const INLINE_ENTRIES_MAX: usize = 2_000;
@@ -30,12 +30,19 @@ kernel::statements! {
     EXPAND = kernel::expand_terms!("ticket_terms");
     RANGE = "SELECT number FROM ticket_terms WHERE tenant_id = $1 AND term >= $2 AND term < $3
         ORDER BY term, number LIMIT $4";
-    BRIEF = "SELECT number, subject, tags, device_ids, external_id, created_at, updated_at, priority, due_at,
+    LIST_SUMMARIES = "SELECT number, subject, tags, device_ids, external_id, created_at, updated_at, priority, due_at,
         CAST(0 AS BIGINT) FROM tickets WHERE tenant_id = $1";
     /// The sequence is stored after the long texts of a row, so it is read only in the order of updates.
-    BRIEF_CHANGE = "SELECT number, subject, tags, device_ids, external_id, created_at, updated_at, priority, due_at,
+    LIST_CHANGED_SUMMARIES = "SELECT number, subject, tags, device_ids, external_id, created_at, updated_at, priority, due_at,
         sequence FROM tickets WHERE tenant_id = $1";
-    FIRST_SINCE = "SELECT number FROM tickets WHERE tenant_id = $1 AND id >= $2 ORDER BY id LIMIT 1";
+    /// Bisects the numbers, which have no gaps and rise with the times. Ids do not: they keep the time of a wrong clock.
+    FIRST_SINCE = "WITH RECURSIVE bounds(low, high) AS (
+            SELECT CAST(1 AS BIGINT), (SELECT COALESCE(MAX(number), 0) + 1 FROM tickets WHERE tenant_id = $1)
+            UNION ALL
+            SELECT CASE WHEN is_earlier THEN middle + 1 ELSE low END, CASE WHEN is_earlier THEN high ELSE middle END
+            FROM (SELECT low, high, (low + high) / 2 AS middle, (SELECT created_at < $2 FROM tickets
+                WHERE tenant_id = $1 AND number = (low + high) / 2) AS is_earlier FROM bounds WHERE low < high) AS halves)
+        SELECT number FROM tickets WHERE tenant_id = $1 AND number = (SELECT MAX(low) FROM bounds)";
     BY_EXTERNAL_ID = "SELECT number FROM tickets WHERE tenant_id = $1";
 }
 
@@ -98,7 +105,7 @@ impl TicketSummaryRow {
 impl TicketSearch<'_> {
     /// The number of the first ticket that was created at this moment or later.
     pub async fn find_first_since(&self, since: Timestamp) -> Result<Option<i64>> {
-        self.db.find(FIRST_SINCE, args![TicketId::first_at(since)]).await
+        self.db.find(FIRST_SINCE, args![since]).await
     }
 
     /// The numbers of the tickets that the filter names by number or external id; `None` if it names none.
@@ -126,14 +133,14 @@ impl TicketSearch<'_> {
     pub async fn walk_index(
         &self,
         order: TicketOrder,
-        among: &IndexScope,
+        scope: &IndexScope,
         at: Option<TicketSortKey>,
         rows: usize,
     ) -> Result<(Vec<TicketSortKey>, usize)> {
         let undated = at.is_some_and(|key| key.value.is_none()) && order.by == SortBy::DueAt;
         let since = self.filter.updated_since.map(Timestamp::as_millis);
         let (mut keys, mut entries) = (Vec::new(), 0);
-        let arms = index_arms(order.by, among, rows, &|| walk_select(order, at, since, self.above_number));
+        let arms = index_arms(order.by, scope, rows, &|| walk_select(order, at, since, self.above_number));
         if !undated {
             let inline = arms.len() * rows <= INLINE_ENTRIES_MAX;
             let select = if let [one] = arms.as_slice() { one.clone() } else { Select::union_selects(arms) };
@@ -146,7 +153,7 @@ impl TicketSearch<'_> {
         // Tickets without a due date come last.
         if order.by == SortBy::DueAt && keys.len() < rows {
             let at = at.filter(|_| undated);
-            let select = undated_walk_select(order, matches!(among, IndexScope::Live), at, rows - keys.len());
+            let select = undated_walk_select(order, matches!(scope, IndexScope::Live), at, rows - keys.len());
             let rest: Vec<TicketSortKey> = self.db.select(&select).await?;
             entries += rest.len();
             keys.extend(rest);
@@ -170,11 +177,11 @@ impl TicketSearch<'_> {
                 }
                 Ok(numbers)
             }
-            TicketSet::Changed(among) => {
+            TicketSet::Changed(scope) => {
                 let updates = TicketOrder { by: SortBy::UpdatedAt, descending: false };
                 let since = self.filter.updated_since.map(Timestamp::as_millis);
                 let arms =
-                    index_arms(updates.by, among, most, &|| walk_select(updates, None, since, self.above_number));
+                    index_arms(updates.by, scope, most, &|| walk_select(updates, None, since, self.above_number));
                 // Any rows will do, so that many owners read no more than one.
                 let select =
                     if let [one] = arms.as_slice() { one.clone() } else { Select::union_selects(arms).limit(most) };
@@ -208,7 +215,7 @@ impl TicketSearch<'_> {
     /// Selects those of these tickets that meet the conditions that SQL can check.
     fn summary_select(&self, keys: &[TicketSortKey], order: TicketOrder) -> Select {
         let filter = self.filter;
-        let text = if order.by == SortBy::UpdatedAt { BRIEF_CHANGE } else { BRIEF };
+        let text = if order.by == SortBy::UpdatedAt { LIST_CHANGED_SUMMARIES } else { LIST_SUMMARIES };
         let mut select = Select::new(text).where_in("number", keys.iter().map(|key| key.number));
         if let Some(any) = &filter.status {
             // In COALESCE, so that PostgreSQL does not prefer the index of live tickets to the numbers.
@@ -245,8 +252,8 @@ impl TicketSearch<'_> {
 }
 
 /// The index of an order and scope. The order of numbers is that of the table itself.
-fn index_name(by: SortBy, among: &IndexScope) -> Option<&'static str> {
-    Some(match (by, among) {
+fn index_name(by: SortBy, scope: &IndexScope) -> Option<&'static str> {
+    Some(match (by, scope) {
         (SortBy::CreatedAt, _) => return None,
         (_, IndexScope::Owners(owners)) if owners.column == "organization_id" => "tickets_by_organization",
         (_, IndexScope::Owners(_)) => "tickets_by_assignee",
@@ -260,10 +267,10 @@ fn index_name(by: SortBy, among: &IndexScope) -> Option<&'static str> {
 }
 
 /// The arms of a walk: one, or one for each owner.
-fn index_arms(by: SortBy, among: &IndexScope, rows: usize, walk: &dyn Fn() -> Select) -> Vec<Select> {
-    let along = || index_name(by, among).into_iter().fold(walk().limit(rows), Select::use_index);
-    let IndexScope::Owners(TicketOwners { column, ids, .. }) = among else {
-        return vec![if matches!(among, IndexScope::Live) { along().append_sql(LIVE, []) } else { along() }];
+fn index_arms(by: SortBy, scope: &IndexScope, rows: usize, walk: &dyn Fn() -> Select) -> Vec<Select> {
+    let along = || index_name(by, scope).into_iter().fold(walk().limit(rows), Select::use_index);
+    let IndexScope::Owners(OwnerFilter { column, ids, .. }) = scope else {
+        return vec![if matches!(scope, IndexScope::Live) { along().append_sql(LIVE, []) } else { along() }];
     };
     along().split_by(column, ids)
 }
@@ -302,8 +309,8 @@ fn undated_walk_select(order: TicketOrder, live: bool, at: Option<TicketSortKey>
     let number = Value::Int(at.map_or(edge, |key| key.number));
     let select = Select::new(DATES).where_null("due_at").seek_after(&["number"], order.direction(), vec![number]);
     let select = if live { select.append_sql(LIVE, []) } else { select };
-    let among = if live { IndexScope::Live } else { IndexScope::All };
-    let select = index_name(SortBy::DueAt, &among).into_iter().fold(select, Select::use_index);
+    let scope = if live { IndexScope::Live } else { IndexScope::All };
+    let select = index_name(SortBy::DueAt, &scope).into_iter().fold(select, Select::use_index);
     select.order_by(&["number"], order.direction()).lead_order_by("due_at").limit(rows)
 }
 
@@ -314,15 +321,15 @@ fn to_limit(rows: usize) -> Result<i64> {
 /// Every walk with its index, for the test that checks the query plans of both engines.
 pub fn all_walks() -> Vec<(Option<&'static str>, Select)> {
     let owners = |column| {
-        IndexScope::Owners(TicketOwners { column, ids: vec![Some("org_".to_owned()), None], terms: Vec::new() })
+        IndexScope::Owners(OwnerFilter { column, ids: vec![Some("org_".to_owned()), None], terms: Vec::new() })
     };
     let at = TicketSortKey { value: Some(1), sequence: 1, number: 1 };
     let mut all = Vec::new();
     for descending in [false, true] {
-        let mut add = |by, among: IndexScope| {
+        let mut add = |by, scope: IndexScope| {
             let arms =
-                index_arms(by, &among, 50, &|| walk_select(TicketOrder { by, descending }, Some(at), Some(0), 0));
-            all.extend(arms.into_iter().map(|arm| (index_name(by, &among), arm)));
+                index_arms(by, &scope, 50, &|| walk_select(TicketOrder { by, descending }, Some(at), Some(0), 0));
+            all.extend(arms.into_iter().map(|arm| (index_name(by, &scope), arm)));
         };
         add(SortBy::UpdatedAt, owners("organization_id"));
         add(SortBy::UpdatedAt, owners("assignee_id"));
@@ -332,8 +339,8 @@ pub fn all_walks() -> Vec<(Option<&'static str>, Select)> {
             add(by, IndexScope::Live);
         }
         let dates = TicketOrder { by: SortBy::DueAt, descending };
-        for (live, among) in [(false, IndexScope::All), (true, IndexScope::Live)] {
-            all.push((index_name(dates.by, &among), undated_walk_select(dates, live, Some(at), 50)));
+        for (live, scope) in [(false, IndexScope::All), (true, IndexScope::Live)] {
+            all.push((index_name(dates.by, &scope), undated_walk_select(dates, live, Some(at), 50)));
         }
     }
     all

@@ -2,7 +2,7 @@
 
 use kernel::args;
 use kernel::audit::{self, AuditChanges, NewAuditEntry};
-use kernel::base::{Error, Result, Word};
+use kernel::base::{Error, Result, StringEnum};
 use kernel::store::{Db, FromRow, PendingRows, Row, Tx};
 use serde_json::json;
 

@@ -23,7 +23,7 @@ impl Identified for Delivery {
 /// How much of an endpoint's response body is stored and shown.
 pub const RESPONSE_BYTES_KEPT: usize = 4 << 10;
 
-kernel::words! {
+kernel::string_enum! {
     #[schema(as = DeliveryStatus)]
     pub enum DeliveryStatus {
         /// Waits for its first or next attempt.

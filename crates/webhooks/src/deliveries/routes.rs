@@ -43,7 +43,7 @@ impl FromParams for ListQuery {
             webhook_id: params.take_ids(webhooks, "an endpoint")?,
             event_id: params.take_ids(events, "an event")?,
             event_type: params.take_list(kinds, "a kind of event such as ticket.created", kind)?,
-            status: params.take_words(QueryParam::new("status", "Any of these, as a comma list."))?,
+            status: params.take_enums(QueryParam::new("status", "Any of these, as a comma list."))?,
             since: params.take_time(QueryParam::new("since", "Of events at this moment or later."))?,
             until: params.take_time(QueryParam::new("until", "Of events before this moment."))?,
         };

@@ -6,7 +6,7 @@ use feature_kit::subscription::{check_subscription, is_for_one_endpoint, matchin
 use kernel::args;
 use kernel::audit::{self, NewAuditEntry};
 use kernel::auth::Rights;
-use kernel::base::{Error, EventId, RecordId, Result, TenantId, Timestamp, Word};
+use kernel::base::{Error, EventId, RecordId, Result, StringEnum, TenantId, Timestamp};
 use kernel::events;
 use kernel::jobs::lanes::{self, LeasedLane};
 use kernel::store::{Db, FromRow, Row, Select, Tx, Value};

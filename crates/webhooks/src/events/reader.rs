@@ -93,7 +93,7 @@ impl FeedReaders {
             feed
         });
         let number = feed.next_number.fetch_add(1, Ordering::Relaxed);
-        lock_mutex(&feed.waiting).insert(number, caller.standing());
+        lock_mutex(&feed.waiting).insert(number, caller.credential_ref());
         FeedWaiter { batches: feed.batches.clone(), feed, number }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use kernel::args;
 use kernel::base::seal::SealedValue;
-use kernel::base::{Error, Result, Secrets, TenantId, Timestamp, Word};
+use kernel::base::{Error, Result, Secrets, StringEnum, TenantId, Timestamp};
 use kernel::events;
 use kernel::jobs::lanes::LeasedLane;
 use kernel::outbound::Target;

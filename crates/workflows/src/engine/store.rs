@@ -5,7 +5,7 @@ use std::sync::Arc;
 use feature_kit::registry;
 use kernel::args;
 use kernel::auth::load_saver_rights;
-use kernel::base::{ActorRef, Code, Error, Result, Timestamp, Word};
+use kernel::base::{ActorRef, Code, Error, Result, StringEnum, Timestamp};
 use kernel::jobs::lanes::LeasedLane;
 use kernel::jobs::steps::{self, StepVersion};
 use kernel::store::{Db, Tx};

@@ -9,7 +9,7 @@ pub mod start {
 }
 pub mod store;
 
-use kernel::base::{Actor, Error, Result, Timestamp, Word, WorkflowChain};
+use kernel::base::{Actor, Error, Result, StringEnum, Timestamp, WorkflowChain};
 use kernel::jobs::steps;
 use kernel::store::{from_json, from_optional_json};
 use serde_json::{Value, json};

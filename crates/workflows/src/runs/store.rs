@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use kernel::args;
-use kernel::base::{Code, Error, Result, Timestamp, Word};
+use kernel::base::{Code, Error, Result, StringEnum, Timestamp};
 use kernel::events;
 use kernel::jobs::steps;
 use kernel::store::{Db, FromRow, Row, Tx, Value, to_json};

@@ -3,6 +3,7 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
+use expressions::pattern::{check_length, count_regex_positions};
 use regex::{Regex, RegexBuilder};
 
 const PATTERN_BYTES: usize = 64 << 10;
@@ -10,9 +11,18 @@ const PATTERN_CACHE_BYTES: usize = 256 << 10;
 
 /// The pattern, ready to match, or nothing if it is invalid or becomes too large.
 pub fn build_pattern(pattern: &str) -> Option<Regex> {
-    let translation = PatternTranslation { letters: pattern.chars().peekable(), text: String::new() };
-    let text = translation.translate()?;
+    let text = translate_pattern(pattern)?;
     RegexBuilder::new(&text).size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_CACHE_BYTES).build().ok()
+}
+
+/// The number of positions of a pattern once repetitions are expanded, or why it is invalid.
+pub fn count_positions(pattern: &str) -> Result<usize, String> {
+    check_length(pattern)?;
+    count_regex_positions(translate_pattern(pattern).as_deref().unwrap_or(pattern))
+}
+
+fn translate_pattern(pattern: &str) -> Option<String> {
+    PatternTranslation { letters: pattern.chars().peekable(), text: String::new() }.translate()
 }
 
 /// What comes before the next letter of a class.

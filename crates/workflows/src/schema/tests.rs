@@ -59,6 +59,13 @@ fn no_value_is_repeated() {
 }
 
 #[test]
+fn patterns_are_those_of_ecma() {
+    for pattern in [r"^[^[\]]+$", r"^[a-z&&b]+$", r"^[\w-]+$"] {
+        InputSchema::parse(&json!({ "pattern": pattern })).unwrap();
+    }
+}
+
+#[test]
 fn what_refers_elsewhere_is_refused_with_its_pointer() {
     assert_refused(&json!({"properties": {"a": {"$ref": "#"}}}), "/properties/a/$ref", "unsupported");
     assert_refused(&json!({"allOf": [{"$ref": "http://127.0.0.1/x"}]}), "/allOf/0/$ref", "unsupported");

@@ -6,7 +6,7 @@ pub mod store;
 use std::collections::BTreeSet;
 
 use feature_kit::{IdOrNone, Q_CHARS_MAX, is_word_prefix, split_words};
-use kernel::base::{Timestamp, Word};
+use kernel::base::{StringEnum, Timestamp};
 use kernel::store::{ChangeKey, ListKey};
 use people::organizations::OrganizationId;
 
@@ -107,7 +107,7 @@ impl Filter {
 
     /// The sets that contain every match, those first that are likely to be small.
     pub fn candidate_sets(&self) -> Vec<DeviceSet> {
-        fn word_terms<W: Word>(letter: char, values: Option<&Vec<W>>) -> Option<DeviceSet> {
+        fn enum_terms<W: StringEnum>(letter: char, values: Option<&Vec<W>>) -> Option<DeviceSet> {
             values.map(|values| {
                 DeviceSet::Terms(values.iter().map(|value| format_term(letter, value.as_str())).collect())
             })
@@ -126,10 +126,10 @@ impl Filter {
         let rest = [
             tags,
             organizations,
-            word_terms(devices::HEALTH_TERM, self.health.as_ref()),
-            word_terms(devices::STATUS_TERM, self.status.as_ref()),
-            word_terms(devices::TYPE_TERM, self.r#type.as_ref()),
-            word_terms(devices::PLATFORM_TERM, self.platform.as_ref()),
+            enum_terms(devices::HEALTH_TERM, self.health.as_ref()),
+            enum_terms(devices::STATUS_TERM, self.status.as_ref()),
+            enum_terms(devices::TYPE_TERM, self.r#type.as_ref()),
+            enum_terms(devices::PLATFORM_TERM, self.platform.as_ref()),
         ];
         let words = self.words.iter().map(|word| candidate_set_for_word(word));
         software.into_iter().chain(words).chain(rest.into_iter().flatten()).collect()

@@ -104,7 +104,7 @@ pub fn walk_changes(filter: &Filter, since: Timestamp, until: Tick) -> ChangeWal
         select: Select::new(CHANGES).use_index(index),
         since,
         until,
-        among: organizations.map(|any| ("organization_id", to_values(any))),
+        with_values: organizations.map(|any| ("organization_id", to_values(any))),
     }
 }
 

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::IpAddr;
 
 use agent_reports::{LABEL_CHARS_MAX, normal_mac, real_uuid};
-use kernel::base::{Error, Result, Timestamp, Word};
+use kernel::base::{Error, Result, StringEnum, Timestamp};
 use kernel::http::unguard_text;
 use serde_json::{Map, Value};
 
@@ -25,7 +25,7 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Errors that are listed; more mean that the file as a whole is wrong.
 pub const ERRORS_MAX: usize = 100;
 
-kernel::words! {
+kernel::string_enum! {
     #[schema(as = ImportFormat)]
     pub enum ImportFormat { Csv "csv", Ndjson "ndjson" }
 }
@@ -90,8 +90,8 @@ const COLUMNS: [ImportColumn; 28] = [
     ("patch.failed", |device, value| set_value(&mut device.patch.failed, value, parse_number)),
     ("needs_reboot", |device, value| set_value(&mut device.needs_reboot, value, parse_flag)),
     ("patch.last_installed_at", |device, value| set_value(&mut device.patch.last_installed_at, value, parse_time)),
-    ("type", |device, value| parse_word(&text_of(value)).map(|kind| device.r#type = kind)),
-    ("platform", |device, value| parse_word(&text_of(value)).map(|platform| device.platform = platform)),
+    ("type", |device, value| parse_enum(&text_of(value)).map(|kind| device.r#type = kind)),
+    ("platform", |device, value| parse_enum(&text_of(value)).map(|platform| device.platform = platform)),
     ("tags", |device, value| parse_tags(value).map(|tags| device.tags = tags)),
 ];
 /// Columns that are no field of their own.
@@ -352,8 +352,8 @@ fn parse_time(text: &str) -> Result<Timestamp, String> {
     Timestamp::parse(text).ok_or_else(|| "must be an RFC 3339 time such as 2026-01-31T08:00:00Z".to_owned())
 }
 
-fn parse_word<W: Word>(text: &str) -> Result<W, String> {
-    W::parse(text).ok_or_else(|| format!("must be {}", W::expected_words()))
+fn parse_enum<W: StringEnum>(text: &str) -> Result<W, String> {
+    W::parse(text).ok_or_else(|| format!("must be {}", W::expected_names()))
 }
 
 /// The limits are those of reports, so that every exported value can be imported.

@@ -55,7 +55,7 @@ fn however_many_take_all_they_get_something_is_left_for_one_who_has_nothing() {
 #[test]
 fn units_of_another_budget_count_as_if_they_were_held_here() {
     let budget = budget(64, 0, 8);
-    let beside: Vec<_> = std::iter::from_fn(|| budget.try_acquire_beside(1.into(), 1, 3)).collect();
+    let beside: Vec<_> = std::iter::from_fn(|| budget.try_acquire_counting(1.into(), 1, 3)).collect();
     assert_eq!(beside.len(), 5, "eight, less three");
     assert!(budget.is_half_free());
 }
@@ -69,7 +69,7 @@ async fn a_payer_has_a_fixed_number_however_many_are_free() {
     assert!(poll_immediate(&mut waiting).await.is_none());
     drop(first.pop());
     assert!(waiting.await.is_some());
-    let beyond = budget.acquire_beyond(1.into(), 5);
+    let beyond = budget.acquire_over_limit(1.into(), 5);
     assert_eq!(budget.held_by(&1), 6, "what is in use already is counted");
     drop(beyond);
     let none = FairBudget::new(BudgetLimits { each: 0, ..BudgetLimits::UNLIMITED });

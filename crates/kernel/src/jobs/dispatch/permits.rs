@@ -59,7 +59,7 @@ impl LanePermitPool {
 
     /// Acquires a permit for a tenant that has `elsewhere` permits of the other pool, which count as well.
     fn try_acquire(&self, tenant: TenantId, elsewhere: usize) -> Option<HeldPermit> {
-        let held = self.permits.try_acquire_beside(tenant.into(), 1, elsewhere)?;
+        let held = self.permits.try_acquire_counting(tenant.into(), 1, elsewhere)?;
         Some(HeldPermit { _held: held, _signal: ReleaseSignal(self.released.clone()) })
     }
 }

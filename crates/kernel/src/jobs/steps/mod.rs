@@ -9,12 +9,12 @@
 mod retry;
 
 use super::lanes::LeasedLane;
-use crate::base::{Actor, Result, Timestamp, Word};
+use crate::base::{Actor, Result, StringEnum, Timestamp};
 use crate::store::{Db, FromRow, Row, Tx, WriteFn};
 
 pub use retry::Retry;
 
-crate::words! {
+crate::string_enum! {
     /// The status of a run or of a step.
     #[schema(as = WorkStatus)]
     pub enum WorkStatus {

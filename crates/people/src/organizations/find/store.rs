@@ -120,7 +120,7 @@ async fn list_changes(
     limit: usize,
 ) -> Result<SummaryPage> {
     let select = Select::new(CHANGES).use_index("organizations_by_change");
-    let walk = &ChangeWalk { delta: DELTA, select, since, until: db.last_tick().await?, among: None };
+    let walk = &ChangeWalk { delta: DELTA, select, since, until: db.last_tick().await?, with_values: None };
     let start = (after.and_then(ListKey::change), limit, limit + 1);
     let changed = |row: &OrganizationSummaryRow| row.changed;
     let (rows, next) = fill_page(&mut RowBudget::default(), start, changed, |after, rows| async move {

@@ -52,7 +52,8 @@ async fn list_changes(
     limit: usize,
 ) -> Result<UserRowPage> {
     let select = Select::new(FULL).use_index("users_by_change");
-    let walk = &ChangeWalk { delta: Delta { key: "id" }, select, since, until: db.last_tick().await?, among: None };
+    let walk =
+        &ChangeWalk { delta: Delta { key: "id" }, select, since, until: db.last_tick().await?, with_values: None };
     let start = (after.and_then(ListKey::change), limit, limit + 1);
     let (found, next) = fill_page(&mut RowBudget::default(), start, change_key, |after, rows| async move {
         let step = walk.read_step(db, after, rows, change_key).await?;

@@ -1,6 +1,6 @@
 //! Filters: each alone, several together, and never one that is ignored.
 
-use kernel::base::{MINUTE_MS, Word};
+use kernel::base::{MINUTE_MS, StringEnum};
 use serde_json::{Value, json};
 use tenant_control::features::devices::{DeviceStatus, FullDevice, Platform, Type};
 

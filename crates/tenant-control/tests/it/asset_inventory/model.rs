@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use kernel::base::Word;
+use kernel::base::StringEnum;
 use serde_json::Value;
 use tenant_control::features::devices::{DeviceHealth, DeviceStatus, FullDevice, Platform, Type};
 
@@ -173,7 +173,11 @@ impl Play<'_> {
     }
 
     fn filter(&mut self, kind: usize) -> Filter {
-        fn words<W: Word + Copy + PartialEq + 'static>(name: &str, dice: &mut Dice, some: &[W]) -> (String, Vec<W>) {
+        fn words<W: StringEnum + Copy + PartialEq + 'static>(
+            name: &str,
+            dice: &mut Dice,
+            some: &[W],
+        ) -> (String, Vec<W>) {
             let any = [dice.pick(some), dice.pick(some)];
             (format!("{name}={},{}", any[0].as_str(), any[1].as_str()), any.to_vec())
         }

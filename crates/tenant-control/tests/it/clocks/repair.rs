@@ -211,6 +211,22 @@ over_http! {
         }
     }
 
+    async fn tickets_of_a_wrong_time_are_listed_since_the_repair(server: Server) {
+        let acme = server.tenant("acme").await;
+        let since = server.now();
+        let create = async |cookie: &str, subject: &str| {
+            server.post(TICKETS).cookie(cookie).json(&json!({"subject": subject})).await.is(201);
+        };
+        create(&go_ahead(&server, &acme).await, "Ahead").await;
+        server.advance(-AHEAD_MS);
+        repair(&server, &acme).await;
+        create(&acme.admin, "After").await;
+        let target = format!("{TICKETS}?created_since={since}&sort=created_at");
+        let page = server.get(&target).cookie(&acme.admin).await.ok(200);
+        let subjects: Vec<&Value> = page["data"].as_array().unwrap().iter().map(|ticket| &ticket["subject"]).collect();
+        assert_eq!(subjects, ["Ahead", "After"]);
+    }
+
     async fn promises_are_counted_anew(server: Server) {
         let acme = server.tenant("acme").await;
         let policy = SlaPolicy { first_response_minutes: 60, resolution_minutes: 480, hours: None, timezone: None };

@@ -3,7 +3,7 @@
 //! A tenant has few endpoints, so a filter by kind or status over all endpoints becomes one arm of the walk per endpoint.
 
 use kernel::args;
-use kernel::base::{EventId, Result, Timestamp, Word};
+use kernel::base::{EventId, Result, StringEnum, Timestamp};
 use kernel::http::{PAGE_BYTES_MAX, json_size, load_records};
 use kernel::store::{ARMS_MAX, Arm, ArmSql, Db, FromRow, IndexWalk, Row, Select, Value, pair_rows};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kernel::base::{Error, Result, Timestamp, Word};
+use kernel::base::{Error, Result, StringEnum, Timestamp};
 use kernel::jobs::lanes::LeasedLane;
 use kernel::store::{Value, to_json};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use feature_kit::{Action, STEP_BYTES_MAX, TransactionFn};
 use kernel::auth::Rights;
-use kernel::base::{Error, Result, SECOND_MS, TenantId, Timestamp, Word};
+use kernel::base::{Error, Result, SECOND_MS, StringEnum, TenantId, Timestamp};
 use kernel::events;
 use kernel::jobs::lanes::LeasedLane;
 use kernel::jobs::steps::{self, Retry, StepCommit, StepVersion};

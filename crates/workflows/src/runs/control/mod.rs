@@ -2,7 +2,7 @@
 
 pub mod store;
 
-use kernel::base::Word;
+use kernel::base::StringEnum;
 
 use super::super::Status;
 

@@ -2,7 +2,7 @@
 
 use kernel::args;
 use kernel::base::Error;
-use kernel::base::{Result, Timestamp, Word};
+use kernel::base::{Result, StringEnum, Timestamp};
 use kernel::http::{json_size, load_records};
 use kernel::jobs::steps;
 use kernel::store::{ARMS_MAX, ArmSql, Db, FromRow, IndexWalk, Row, Select, Value, from_json, pair_rows};

@@ -1,9 +1,9 @@
-//! Enums whose values are written as the same words in JSON, in queries and in columns.
+//! Enums whose values are written as the same strings in JSON, in queries and in columns.
 
 use super::{Error, Result};
 
-/// An enum whose values are written as words.
-pub trait Word: Copy + PartialEq + Sized + 'static {
+/// An enum whose values are written as strings.
+pub trait StringEnum: Copy + PartialEq + Sized + 'static {
     const ALL: &'static [Self];
 
     fn as_str(self) -> &'static str;
@@ -12,13 +12,13 @@ pub trait Word: Copy + PartialEq + Sized + 'static {
         Self::ALL.iter().copied().find(|word| word.as_str() == text)
     }
 
-    /// Parses the value of a column. An unknown word is an internal error, because the service itself wrote it.
+    /// Parses the value of a column. An unknown string is an internal error, because the service itself wrote it.
     fn from_stored(text: &str) -> Result<Self> {
-        Self::parse(text).ok_or_else(|| Error::internal(format!("unknown word {text:?} in the database")))
+        Self::parse(text).ok_or_else(|| Error::internal(format!("unknown value {text:?} in the database")))
     }
 
     /// "a, b or c", for messages.
-    fn expected_words() -> String {
+    fn expected_names() -> String {
         let words: Vec<&str> = Self::ALL.iter().map(|word| word.as_str()).collect();
         match words.split_last() {
             Some((last, first)) if !first.is_empty() => format!("{} or {last}", first.join(", ")),
@@ -39,19 +39,20 @@ pub fn is_dotted(text: &str) -> bool {
     text.len() <= DOTTED_BYTES_MAX && text.contains('.') && text.split('.').all(is_word)
 }
 
-/// Declares an enum that implements [`Word`](crate::base::Word). Each word is the name of its variant in snake_case.
+/// Declares an enum that implements [`StringEnum`](crate::base::StringEnum). Each string is the name of its variant in
+/// snake_case.
 ///
 /// ```
-/// kernel::words! {
+/// kernel::string_enum! {
 ///     /// How bad it is.
 ///     pub enum Level { Low "low", High "high" }
 /// }
-/// use kernel::base::Word;
+/// use kernel::base::StringEnum;
 /// assert_eq!(Level::parse("high"), Some(Level::High));
-/// assert_eq!(Level::expected_words(), "low or high");
+/// assert_eq!(Level::expected_names(), "low or high");
 /// ```
 #[macro_export]
-macro_rules! words {
+macro_rules! string_enum {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$about:meta])* $variant:ident $word:literal),+ $(,)? }) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, utoipa::ToSchema)]
         #[serde(rename_all = "snake_case")]
@@ -60,7 +61,7 @@ macro_rules! words {
             $($(#[$about])* $variant),+
         }
 
-        impl $crate::base::Word for $name {
+        impl $crate::base::StringEnum for $name {
             const ALL: &'static [Self] = &[$($name::$variant),+];
 
             fn as_str(self) -> &'static str {
