@@ -151,7 +151,7 @@ fn script_text() -> String {
                  :key {none}"
             ),
         ),
-        bound(events::INSERT, &format!(":tenant :sequence :record 'ticket.created' 'ticket' :record {now} :body 0")),
+        bound(events::INSERT, &format!(":tenant :sequence :record 'ticket.created' 'ticket' :record {now} :body 0 0")),
         bound(follow::WAKE, &format!(":tenant :now {names}")),
         bound(follow::DELIVER, &format!(":tenant :record :sequence 'ticket.created' :record :now {now} {names}")),
         "\\endpipeline\nCOMMIT;\n".to_owned(),

@@ -37,11 +37,13 @@ kernel::statements! {
         sequence FROM tickets WHERE tenant_id = $1";
     /// Bisects the numbers, which have no gaps and rise with the times. Ids do not: they keep the time of a wrong clock.
     FIRST_SINCE = "WITH RECURSIVE bounds(low, high) AS (
-            SELECT CAST(1 AS BIGINT), (SELECT COALESCE(MAX(number), 0) + 1 FROM tickets WHERE tenant_id = $1)
+            SELECT CAST(1 AS BIGINT), ticket_number + 1 FROM tenant_clocks WHERE tenant_id = $1
             UNION ALL
-            SELECT CASE WHEN is_earlier THEN middle + 1 ELSE low END, CASE WHEN is_earlier THEN high ELSE middle END
-            FROM (SELECT low, high, (low + high) / 2 AS middle, (SELECT created_at < $2 FROM tickets
-                WHERE tenant_id = $1 AND number = (low + high) / 2) AS is_earlier FROM bounds WHERE low < high) AS halves)
+            SELECT CASE WHEN (SELECT created_at < $2 FROM tickets WHERE tenant_id = $1 AND number = (low + high) / 2)
+                    THEN (low + high) / 2 + 1 ELSE low END,
+                CASE WHEN (SELECT created_at < $2 FROM tickets WHERE tenant_id = $1 AND number = (low + high) / 2)
+                    THEN high ELSE (low + high) / 2 END
+            FROM bounds WHERE low < high)
         SELECT number FROM tickets WHERE tenant_id = $1 AND number = (SELECT MAX(low) FROM bounds)";
     BY_EXTERNAL_ID = "SELECT number FROM tickets WHERE tenant_id = $1";
 }
