@@ -44,16 +44,49 @@ const LINUX_NAMES: [&str; 15] = [
     "mint",
 ];
 
-/// `None` if a partial report is not enough: it lacks the hardware, or the operating system where that decides.
-pub fn detect_device_type(report: &AgentReport) -> Option<DeviceType> {
+/// The type of a device, and how it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceTypeFact {
+    /// By the agent, the chassis or the name of the system.
+    Told(DeviceType),
+    /// From the platform alone.
+    Guessed(DeviceType),
+}
+
+impl DeviceTypeFact {
+    pub fn device_type(self) -> DeviceType {
+        let (DeviceTypeFact::Told(device_type) | DeviceTypeFact::Guessed(device_type)) = self;
+        device_type
+    }
+}
+
+/// What a machine is taken for of which only the platform is known.
+pub fn guess_device_type(platform: Platform) -> DeviceType {
+    match platform {
+        Platform::Windows | Platform::Macos => DeviceType::Workstation,
+        Platform::Linux => DeviceType::Server,
+        Platform::Android | Platform::Ios => DeviceType::Mobile,
+        Platform::Other => DeviceType::Other,
+    }
+}
+
+/// `None` if the report is not enough: it lacks the hardware, or the operating system where that decides.
+pub fn detect_device_type(report: &AgentReport) -> Option<DeviceTypeFact> {
+    let has_hardware = report.hardware.is_some() || report.item_type.as_deref().is_some_and(|kind| kind != "Computer");
+    if report.partial && !has_hardware {
+        return None;
+    }
+    told_device_type(report)
+        .map(DeviceTypeFact::Told)
+        .or_else(|| detect_platform(report).map(guess_device_type).map(DeviceTypeFact::Guessed))
+}
+
+fn told_device_type(report: &AgentReport) -> Option<DeviceType> {
     match report.item_type.as_deref().map(str::to_ascii_lowercase).as_deref() {
         Some("networkequipment") => return Some(DeviceType::Network),
         Some("printer") => return Some(DeviceType::Printer),
         Some("phone") => return Some(DeviceType::Mobile),
         _ => {}
-    }
-    if report.partial && report.hardware.is_none() {
-        return None;
     }
     if is_virtual(report) {
         return Some(DeviceType::Virtual);
@@ -66,29 +99,20 @@ pub fn detect_device_type(report: &AgentReport) -> Option<DeviceType> {
         return Some(DeviceType::Server);
     }
     let names = os_names(report);
-    if report.partial && names.is_empty() {
-        return None;
-    }
     // Before the desktop chassis: many small servers have a tower chassis.
     if names.contains("server") {
         return Some(DeviceType::Server);
     }
-    if contains_any(&chassis, &WORKSTATION_CHASSIS) {
-        return Some(DeviceType::Workstation);
-    }
-    Some(match detect_platform(report)? {
-        Platform::Windows | Platform::Macos => DeviceType::Workstation,
-        Platform::Linux => DeviceType::Server,
-        Platform::Android | Platform::Ios => DeviceType::Mobile,
-        Platform::Other => DeviceType::Other,
-    })
+    // A partial report without the system does not tell a tower that is a server.
+    let is_desktop = contains_any(&chassis, &WORKSTATION_CHASSIS) && !(report.partial && names.is_empty());
+    is_desktop.then_some(DeviceType::Workstation)
 }
 
-/// `None` if a partial report lacks the operating system.
+/// `None` if the report lacks the operating system.
 pub fn detect_platform(report: &AgentReport) -> Option<Platform> {
     let names = os_names(report);
     if names.is_empty() {
-        return (!report.partial).then_some(Platform::Other);
+        return None;
     }
     let is_appliance = report.item_type.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case("networkequipment"));
     // Darwin has "win" in it, Android runs on Linux, and a router's IOS is not a phone's.

@@ -5,15 +5,15 @@
 
 use kernel::base::Timestamp;
 
-use super::device_type::{detect_device_type, detect_platform};
+use super::device_type::{DeviceTypeFact, detect_device_type, detect_platform};
 use super::identity::{real_label, real_serial, real_uuid};
 use super::network_cards::{convert_nic, is_loopback, primary_address};
-use super::parts::{Cpu, DeviceType, Disk, Nic, Os, Platform, Software, Volume};
+use super::parts::{Cpu, Disk, Nic, Os, Platform, Software, Volume};
 use super::sections::{AgentReport, Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceFacts {
-    pub device_type: Option<DeviceType>,
+    pub device_type: Option<DeviceTypeFact>,
     pub platform: Option<Platform>,
     pub host: Option<HostFacts>,
     pub machine: Option<MachineFacts>,
@@ -44,6 +44,8 @@ pub struct MachineFacts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SystemFacts {
     pub os: Os,
+    /// The build by the version of the kernel, where none is told.
+    pub guessed_build: Option<String>,
     pub last_boot_at: Option<Timestamp>,
 }
 
@@ -59,15 +61,16 @@ pub fn extract_facts(report: &mut AgentReport) -> DeviceFacts {
     let software = report.software.take().map(normalize_software);
     let report = &*report;
     let default_gateway = report.hardware.as_ref().and_then(|hardware| hardware.default_gateway.as_deref());
+    let platform = detect_platform(report);
     DeviceFacts {
         device_type: detect_device_type(report),
-        platform: detect_platform(report),
+        platform,
         host: host_facts(report),
         machine: report.bios.as_ref().map(machine_facts),
         system: system_facts(report),
         cpu: cpu_facts(report),
         disks: report.disks.as_ref().map(|entries| entries.iter().filter_map(convert_disk).collect()),
-        volumes: report.volumes.as_ref().map(|entries| entries.iter().filter_map(convert_volume).collect()),
+        volumes: report.volumes.as_ref().map(|entries| convert_volumes(entries, platform)),
         network: report.nics.as_ref().map(|entries| network_facts(entries, default_gateway)),
         software,
     }
@@ -106,15 +109,15 @@ fn machine_facts(bios: &Bios) -> MachineFacts {
 fn system_facts(report: &AgentReport) -> Option<SystemFacts> {
     let is_windows = detect_platform(report) == Some(Platform::Windows);
     if let Some(os) = &report.os {
-        let windows_build = || os.kernel_version.as_deref().filter(|_| is_windows).and_then(windows_build);
         return Some(SystemFacts {
             os: Os {
                 name: os.full_name.clone().or_else(|| os.name.clone()),
                 version: os.version.clone(),
-                build: os.build.clone().or_else(windows_build),
+                build: os.build.clone(),
                 kernel: os.kernel_version.clone(),
                 arch: os.arch.clone(),
             },
+            guessed_build: os.kernel_version.as_deref().filter(|_| is_windows).and_then(windows_build),
             last_boot_at: os.boot_time_ms().map(Timestamp::from_millis),
         });
     }
@@ -124,10 +127,11 @@ fn system_facts(report: &AgentReport) -> Option<SystemFacts> {
         os: Os {
             name: hardware_os_name(hardware),
             version: hardware.os_version.clone(),
-            build: hardware.os_version.as_deref().filter(|_| is_windows).and_then(windows_build),
+            build: None,
             kernel: None,
             arch: hardware.arch.clone().or_else(cpu_arch),
         },
+        guessed_build: hardware.os_version.as_deref().filter(|_| is_windows).and_then(windows_build),
         last_boot_at: None,
     })
 }
@@ -189,28 +193,32 @@ fn is_bus(word: &str) -> bool {
         .any(|bus| word.eq_ignore_ascii_case(bus))
 }
 
+/// The letters of Windows tell its volumes where a partial report does not tell the system.
+fn convert_volumes(entries: &[DriveEntry], platform: Option<Platform>) -> Vec<Volume> {
+    let has_letters = entries.iter().any(|entry| entry.letter.is_some());
+    let is_windows = platform.map_or(has_letters, |platform| platform == Platform::Windows);
+    entries.iter().filter_map(|entry| convert_volume(entry, is_windows)).collect()
+}
+
 /// A volume that can fill up: `None` for optical discs and images, which are always full, and for network drives.
-fn convert_volume(entry: &DriveEntry) -> Option<Volume> {
+fn convert_volume(entry: &DriveEntry, is_windows: bool) -> Option<Volume> {
     let filesystem = entry.filesystem.as_deref().unwrap_or_default().to_ascii_lowercase();
     let kind = entry.kind.as_deref().unwrap_or_default().to_ascii_lowercase();
     let is_image = ["squashfs", "iso9660", "udf", "cdfs", "tmpfs", "devtmpfs"].contains(&filesystem.as_str());
-    let is_elsewhere =
-        entry.letter.is_some() && ["network", "compact disc", "cd-rom"].iter().any(|word| kind.contains(word));
+    let is_elsewhere = is_windows && ["network", "compact disc", "cd-rom"].iter().any(|word| kind.contains(word));
     if is_image || is_elsewhere || entry.total_bytes.unwrap_or(0) == 0 {
         return None;
     }
     // On Windows the letter is the mount point; `kind` and `volume` are the drive type and the label.
-    let (mount, device) = match &entry.letter {
-        Some(letter) => (Some(letter.clone()), None),
-        None => (entry.kind.clone(), entry.volume.clone()),
-    };
+    let (mount, device) =
+        if is_windows { (entry.letter.clone(), None) } else { (entry.kind.clone(), entry.volume.clone()) };
     Some(Volume {
         mount,
         device,
         filesystem: entry.filesystem.clone(),
         total_bytes: entry.total_bytes,
         free_bytes: entry.free_bytes,
-        encrypted: entry.is_encrypted.or_else(|| entry.encryption.as_ref().map(|_| true)),
+        encrypted: entry.is_encrypted(),
     })
 }
 

@@ -3,23 +3,29 @@
 //! Devices are matched by these values. An accepted placeholder merges two machines, which is worse than a rejected real
 //! value: that leaves two devices where there should be one, and a person can merge them.
 
-/// Placeholders for a serial number, a model or an asset tag, in lower case and with single spaces, separated by `|`.
+/// Placeholders for a serial number, a model or an asset tag: their letters and digits in lower case, separated by `|`.
+/// Compared so, `To be filled by O.E.M.`, `$(DEFAULT_STRING)` and `(null string)` are in the list in every spelling.
 const PLACEHOLDERS: &str = "\
-    n/a|na|n.a.|none|null|nil|undefined|unknown|invalid|empty|oem|o.e.m.|o.e.m|default|default string|default_string|\
-    not available|not applicable|not specified|not defined|not present|not settable|not used|not supported|\
-    no enclosure|no asset tag|no asset information|no serial number|no serial|no data|to be filled by o.e.m.|\
-    to be filled by o.e.m|to be filled by oem|to be filled|fill by oem|filled by oem|to be defined by oem|\
-    oem default string000|system serial number|system serial #|systemserialnumb|system product name|system name|\
-    system manufacturer|system model|system version|chassis serial number|chassis asset tag|asset tag|\
-    asset-1234567890|asset tracking|ataginfo|serial number|serial|s/n|sn|ssn12345678901234567|sernum0|mb-1234567890|\
-    base board serial number|base board asset tag|123456789|1234567890|0123456789|12345678|1234567|123456|\
-    01234567890123456789ab|eval|xxx";
+    na|none|null|nullstring|nil|undefined|unknown|unknow|invalid|empty|oem|oemserial|default|defaultstring|\
+    notavailable|notapplicable|notspecified|notdefined|notpresent|notsettable|notused|notsupported|notprovided|notset|\
+    noenclosure|noassettag|noassetinformation|noserialnumber|noserial|nodata|tobefilledbyoem|tobefilled|fillbyoem|\
+    filledbyoem|tobedefinedbyoem|tobefilledbyoemserial|oemdefaultstring000|systemserialnumber|systemserial|\
+    systemserialnumb|systemproductname|systemname|systemmanufacturer|systemmodel|systemversion|chassisserialnumber|\
+    chassisassettag|assettag|assettracking|ataginfo|serialnumber|serial|serialnumberxxxxxx|sn|ssn|sernum0|tagnumber|\
+    baseboardserialnumber|baseboardassettag|boardserialnumber|mbserialnumber|productname|modelname|typeproductname|\
+    eval|iatpass|test|dummy|sample|xxx|01234567890123456789ab|sn123456fvgv3i0b8o5n6n7k|tulipcomputers|ibmserial|\
+    insydeserial|pleaseenterserialnumber|standard|generic";
 
 /// Shorter is not a serial number: "0", "1", "x".
 const SERIAL_CHARS_MIN: usize = 3;
 
+/// Digits in their order, which somebody typed or a maker left: `12345`, `SYS-1234567890`, `9876543210`.
+const COUNTED_DIGITS: [&str; 3] = ["01234567890123456789", "98765432109876543210", "123456789000"];
+/// So many digits in their order are a placeholder, whatever letters come before them.
+const COUNTED_DIGITS_MIN: usize = 10;
+
 /// UUIDs that makers put into every machine, or that none has set.
-const PLACEHOLDER_UUIDS: [&str; 12] = [
+const PLACEHOLDER_UUIDS: [&str; 14] = [
     "03000200-0400-0500-0006-000700080009",
     "00020003-0004-0005-0006-000700080009",
     "01020304-0506-0708-090a-0b0c0d0e0f10",
@@ -28,14 +34,16 @@ const PLACEHOLDER_UUIDS: [&str; 12] = [
     "12345678-1234-5678-90ab-cddeefaabbcc",
     "12345678-1234-1234-1234-123456789abc",
     "12345678-1234-5678-1234-567812345678",
+    "12345678-9abc-def0-1234-56789abcdef0",
     "11111111-2222-3333-4444-555555555555",
     "00112233-4455-6677-8899-aabbccddeeff",
-    "fefefefe-fefe-fefe-fefe-fefefefefefe",
+    "6ab5b300-538d-1014-9fb5-b0684d007b53",
     "ffffff00-ffff-ffff-ffff-ffffffffffff",
+    "ffffffff-ffff-ffff-ffff-fffffffffff0",
 ];
 
 /// Prefixes of MACs that software assigns to many machines.
-const SHARED_MACS: [&str; 13] = [
+const SHARED_MACS: [&str; 22] = [
     "00:50:56:c0:00:", // VMware's host adapters
     "00:ff:",          // TAP adapters
     "02:42:",          // Docker
@@ -49,29 +57,87 @@ const SHARED_MACS: [&str; 13] = [
     "00:53:45:00:",    // WAN miniport
     "02:00:4c:4f:4f:", // Microsoft's loopback adapter
     "00:00:5e:00:",    // VRRP, shared by redundant routers
+    "02:00:4e:43:50:", // an adapter of Nortel's VPN
+    "02:80:37:ec:02:", // a mobile broadband adapter
+    "00:a0:c6:00:00:", // Qualcomm's mobile broadband adapters
+    "24:b6:20:52:41:", // the RAS adapter
+    "d2:0a:2d:a0:04:", // a USB network adapter of phones
+    "d2:6b:25:2f:2c:", // the same
+    "e2:e6:16:20:0a:", // the same
+    "00:1c:42:00:00:", // Parallels' host adapters
+    "00:15:5d:00:00:", // Hyper-V before it draws an address
 ];
 
 /// The serial number, unless it is a placeholder.
 pub fn real_serial(value: &str) -> Option<&str> {
     let value = real_label(value)?;
-    let letters = || value.chars().filter(|character| character.is_alphanumeric());
-    if letters().count() < SERIAL_CHARS_MIN {
-        return None;
-    }
-    let first = letters().next();
-    (!letters().all(|character| Some(character) == first)).then_some(value)
+    let plain = letters_and_digits(value);
+    let first = plain.chars().next();
+    let is_one_letter = plain.chars().all(|character| Some(character) == first);
+    (plain.chars().count() >= SERIAL_CHARS_MIN && !is_one_letter && !is_counted(&plain)).then_some(value)
+}
+
+/// Whether it is digits in their order, alone or behind letters.
+fn is_counted(plain: &str) -> bool {
+    let digits = plain.trim_start_matches(|character: char| character.is_alphabetic());
+    let starts = matches!(digits.as_bytes().first(), Some(b'0' | b'1' | b'9'));
+    let is_whole = digits.len() == plain.len() || digits.len() >= COUNTED_DIGITS_MIN || plain.starts_with("sn");
+    starts && is_whole && COUNTED_DIGITS.iter().any(|order| order.contains(digits))
 }
 
 /// A model, a manufacturer or an asset tag, unless it is a placeholder.
 pub fn real_label(value: &str) -> Option<&str> {
     let value = value.trim();
-    if !value.chars().any(char::is_alphanumeric) {
-        return None;
-    }
-    let plain = value.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
-    // "Not Specified..", "Default string " and the like.
-    let bare = plain.trim_end_matches(['.', ' ']);
-    (!PLACEHOLDERS.split('|').any(|known| known == plain || known == bare)).then_some(value)
+    let plain = letters_and_digits(value);
+    let is_counted = plain.len() >= COUNTED_DIGITS_MIN && is_counted(&plain);
+    (!plain.is_empty() && !is_counted && !PLACEHOLDERS.split('|').any(|known| known == plain)).then_some(value)
+}
+
+/// In lower case: placeholders differ in punctuation alone.
+fn letters_and_digits(value: &str) -> String {
+    value.chars().filter(|character| character.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// Words of a maker's name that say nothing: `Dell Inc.` is `Dell`.
+const COMPANY_WORDS: [&str; 17] = [
+    "inc",
+    "incorporated",
+    "corp",
+    "corporation",
+    "co",
+    "company",
+    "ltd",
+    "limited",
+    "llc",
+    "gmbh",
+    "ag",
+    "kg",
+    "sa",
+    "bv",
+    "plc",
+    "computer",
+    "computers",
+];
+
+/// Makers under several names.
+const MAKERS: [(&str, &str); 8] = [
+    ("hewlett packard", "hp"),
+    ("hewlett packard enterprise", "hpe"),
+    ("asustek", "asus"),
+    ("micro star international", "msi"),
+    ("fujitsu siemens", "fujitsu"),
+    ("fujitsu client computing", "fujitsu"),
+    ("fujitsu technology solutions", "fujitsu"),
+    ("super micro", "supermicro"),
+];
+
+/// A manufacturer in the one form in which names of it are compared.
+pub fn maker_name(value: &str) -> Option<String> {
+    let plain = real_label(value)?.to_lowercase().replace(|character: char| !character.is_alphanumeric(), " ");
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    let length = words.iter().rposition(|word| !COMPANY_WORDS.contains(word)).map_or(words.len(), |last| last + 1);
+    let name = words.get(..length).unwrap_or_default().join(" ");
+    Some(MAKERS.iter().find(|(known, _)| *known == name).map_or(name, |(_, short)| (*short).to_owned()))
 }
 
 /// The UUID in lower case with hyphens, unless it is invalid or a placeholder.
@@ -80,8 +146,9 @@ pub fn real_uuid(value: &str) -> Option<String> {
     if digits.len() != 32 {
         return None;
     }
-    let first = digits.as_bytes().first();
-    if digits.as_bytes().iter().all(|digit| Some(digit) == first) {
+    // One byte or digit over and over.
+    let first = digits.get(..2);
+    if digits.as_bytes().chunks(2).all(|byte| first.is_some_and(|first| first.as_bytes() == byte)) {
         return None;
     }
     let uuid = hyphenate_uuid(&digits)?;

@@ -29,9 +29,12 @@ mod tests;
 
 pub use answers::{json_contact, json_error, json_ok, xml_inventory_for, xml_prolog};
 pub use codec::{Codec, INFLATED_BYTES_MAX, detect_codec, encode_answer, inflate_body};
+pub use device_type::{DeviceTypeFact, guess_device_type};
 pub use facts::{DeviceFacts, HostFacts, MachineFacts, NetworkFacts, SystemFacts, extract_facts};
 pub use fingerprint::fingerprint_parts;
-pub use identity::{compact_mac, normal_mac, real_label, real_mac, real_serial, real_uuid, swap_uuid_byte_order};
+pub use identity::{
+    compact_mac, maker_name, normal_mac, real_label, real_mac, real_serial, real_uuid, swap_uuid_byte_order,
+};
 pub use message::{AgentMessage, MessageFormat, detect_format};
 pub use network_cards::is_virtual_interface;
 pub use parts::{Cpu, DeviceType, Disk, Nic, Os, Platform, Software, Volume};

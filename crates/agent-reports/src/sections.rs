@@ -200,7 +200,7 @@ pub struct DriveEntry {
     pub total_bytes: Option<i64>,
     pub free_bytes: Option<i64>,
     pub encryption: Option<String>,
-    pub is_encrypted: Option<bool>,
+    pub encryption_status: Option<String>,
 }
 
 impl DriveEntry {
@@ -213,9 +213,17 @@ impl DriveEntry {
             "total" => self.total_bytes = parse_size(value, MIB_BYTES),
             "free" => self.free_bytes = parse_size(value, MIB_BYTES),
             "encrypt_name" => self.encryption = clean_label(value),
-            // "Partially" is not encrypted.
-            "encrypt_status" => self.is_encrypted = clean_label(value).map(|status| parse_flag(&status) == Some(true)),
+            "encrypt_status" => self.encryption_status = clean_label(value),
             _ => {}
+        }
+    }
+
+    /// `None` where the agent could not find out: BitLocker needs an administrator to tell. "Partially" is not encrypted.
+    pub fn is_encrypted(&self) -> Option<bool> {
+        match self.encryption_status.as_deref() {
+            Some(status) if status.eq_ignore_ascii_case("partially") => Some(false),
+            Some(status) => parse_flag(status),
+            None => self.encryption.as_ref().map(|_| true),
         }
     }
 }

@@ -33,6 +33,7 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0017_sign_on_scope"
     "0018_sealed_sign_on"
     "0019_lane_wakes"
+    "0020_matching"
 };
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use kernel::base::Timestamp;
 
 use super::super::{
-    AgentInfo, AgentMessage, Codec, Cpu, DeviceType, Disk, MessageFormat, NetworkFacts, Nic, Os, Platform, Software,
-    SystemFacts, Volume, encode_answer, extract_facts, parse_message,
+    AgentInfo, AgentMessage, Codec, Cpu, DeviceType, DeviceTypeFact, Disk, MessageFormat, NetworkFacts, Nic, Os,
+    Platform, Software, SystemFacts, Volume, encode_answer, extract_facts, parse_message,
 };
 use super::{FUSION, GLPI, GLPI_CONTACT, GLPI_PROLOG, OCS, json_inventory, parse_report, read_body};
 
@@ -21,7 +21,10 @@ fn a_fusioninventory_report_is_read() {
     assert_eq!(report.agent, Some(AgentInfo { name: "FusionInventory-Agent".into(), version: some_text("2.6-3") }));
     assert!(!report.partial);
     let facts = extract_facts(&mut report);
-    assert_eq!((facts.device_type, facts.platform), (Some(DeviceType::Server), Some(Platform::Linux)));
+    assert_eq!(
+        (facts.device_type, facts.platform),
+        (Some(DeviceTypeFact::Told(DeviceType::Server)), Some(Platform::Linux))
+    );
     let host = facts.host.unwrap();
     assert_eq!(host.hostname, some_text("db01"));
     assert_eq!(host.uuid, some_text("4c4c4544-0042-3310-8051-b4c04f4e3132"));
@@ -40,7 +43,10 @@ fn a_fusioninventory_report_is_read() {
         arch: some_text("x86_64"),
     };
     // Thirteen hours in Berlin are twelve in UTC.
-    assert_eq!(facts.system, Some(SystemFacts { os, last_boot_at: Some(Timestamp::from_millis(1_794_747_185_000)) }));
+    assert_eq!(
+        facts.system,
+        Some(SystemFacts { os, guessed_build: None, last_boot_at: Some(Timestamp::from_millis(1_794_747_185_000)) })
+    );
     assert_eq!(
         facts.cpu,
         Some(Cpu { model: some_text("Intel(R) Xeon(R) Silver 4110"), sockets: Some(2), cores: Some(16) })
@@ -85,7 +91,10 @@ fn an_ocs_report_is_read() {
     assert_eq!(report.agent, None);
     assert!(report.os.is_none());
     let facts = extract_facts(&mut report);
-    assert_eq!((facts.device_type, facts.platform), (Some(DeviceType::Server), Some(Platform::Linux)));
+    assert_eq!(
+        (facts.device_type, facts.platform),
+        (Some(DeviceTypeFact::Guessed(DeviceType::Server)), Some(Platform::Linux))
+    );
     let os = facts.system.unwrap().os;
     assert_eq!((os.name, os.version), (some_text("Debian GNU/Linux 12 (bookworm)"), some_text("12")));
     assert_eq!((os.kernel, os.arch), (None, some_text("x86_64")));
@@ -127,7 +136,10 @@ fn a_glpi_report_is_read() {
     assert_eq!((report.tag.as_deref(), report.item_type.as_deref()), (Some("CUST-42"), Some("Computer")));
     assert_eq!(report.agent, Some(AgentInfo { name: "GLPI-Agent".into(), version: some_text("1.12-dev") }));
     let facts = extract_facts(&mut report);
-    assert_eq!((facts.device_type, facts.platform), (Some(DeviceType::Virtual), Some(Platform::Linux)));
+    assert_eq!(
+        (facts.device_type, facts.platform),
+        (Some(DeviceTypeFact::Told(DeviceType::Virtual)), Some(Platform::Linux))
+    );
     let system = facts.system.unwrap();
     assert_eq!(system.os.kernel, some_text("6.1.0-44-amd64"));
     assert_eq!(system.last_boot_at, Some(Timestamp::from_millis(1_794_700_651_000)));

@@ -2,8 +2,9 @@
 
 use super::super::text::{clean_label, parse_day_ms, parse_local_time_ms, parse_number, parse_size};
 use super::super::{
-    AgentInfo, DeviceType, Platform, compact_mac, extract_facts, json_contact, json_error, json_ok, parse_message,
-    real_label, real_mac, real_serial, real_uuid, swap_uuid_byte_order, xml_inventory_for, xml_prolog,
+    AgentInfo, DeviceType, DeviceTypeFact, Platform, compact_mac, extract_facts, json_contact, json_error, json_ok,
+    maker_name, parse_message, real_label, real_mac, real_serial, real_uuid, swap_uuid_byte_order, xml_inventory_for,
+    xml_prolog,
 };
 use super::{json_inventory, parse_report, xml_inventory};
 
@@ -74,9 +75,35 @@ fn placeholders_count_for_nothing() {
         "Not  Applicable",
         "....0000",
         "Unknown",
+        "12345",
+        "SYS-1234567890",
+        "SYS-9876543210",
+        "SN-12345",
+        "123456789000",
+        "(null string)",
+        "$(DEFAULT_STRING)",
+        "Default_string",
+        "Serial Number xxxxxx",
+        "OEM_Serial",
     ] {
         assert_eq!(real_serial(value), None, "{value}");
     }
+    for value in ["7XK2P13", "PF0ABCDE", "5CG1234567", "MJ012345", "190100", "2UA9012345", "SGH123X456"] {
+        assert_eq!(real_serial(value), Some(value));
+    }
+    for (one, other) in [
+        ("Dell Inc.", "Dell"),
+        ("Hewlett-Packard", "HP"),
+        ("HP Inc.", "hp"),
+        ("ASUSTeK COMPUTER INC.", "Asus"),
+        ("Micro-Star International Co., Ltd.", "MSI"),
+        ("LENOVO", "Lenovo"),
+        ("Microsoft Corporation", "Microsoft"),
+    ] {
+        assert_eq!(maker_name(one), maker_name(other), "{one}");
+    }
+    assert_ne!(maker_name("HP"), maker_name("Hewlett Packard Enterprise"));
+    assert_eq!((maker_name("To be filled by O.E.M."), maker_name("Co.")), (None, Some("co".to_owned())));
     assert_eq!(real_serial(" CZC1234567 "), Some("CZC1234567"));
     assert_eq!(real_serial("VMware-56 4d 5a"), Some("VMware-56 4d 5a"));
     assert_eq!((real_label("System Product Name"), real_label("X1")), (None, Some("X1")));
@@ -89,6 +116,8 @@ fn placeholders_count_for_nothing() {
         "12345678-1234-5678-90AB-CDDEEFAABBCC",
         "FEFEFEFE-FEFE-FEFE-FEFE-FEFEFEFEFEFE",
         "01234567-89AB-CDEF-0123-456789ABCDEF",
+        "6AB5B300-538D-1014-9FB5-B0684D007B53",
+        "01010101-0101-0101-0101-010101010101",
         "Not Settable",
         "1234",
     ] {
@@ -140,7 +169,10 @@ fn devices_are_named_by_what_they_are() {
     let kind = |hardware: &str, rest: &str| {
         let facts =
             extract_facts(&mut parse_report(&json_inventory(&format!("{{\"hardware\":{{{hardware}}}{rest}}}"))));
-        (facts.device_type.unwrap(), facts.platform.unwrap())
+        (
+            facts.device_type.map_or(DeviceType::Other, DeviceTypeFact::device_type),
+            facts.platform.unwrap_or(Platform::Other),
+        )
     };
     let windows = ",\"operatingsystem\":{\"full_name\":\"Microsoft Windows 11 Pro\",\"kernel_name\":\"MSWin32\"}";
     let windows_server = ",\"operatingsystem\":{\"full_name\":\"Microsoft Windows Server 2022\"}";
@@ -162,14 +194,14 @@ fn devices_are_named_by_what_they_are() {
         let body = format!(
             "{{\"action\":\"inventory\",\"deviceid\":\"d\",\"partial\":true,\"content\":{{\"hardware\":{{{hardware}}}}}}}"
         );
-        extract_facts(&mut parse_report(body.as_bytes())).device_type
+        extract_facts(&mut parse_report(body.as_bytes())).device_type.map(DeviceTypeFact::device_type)
     };
     assert_eq!(part(tower), None, "it may be a server");
     assert_eq!(part("\"chassis_type\":\"Notebook\""), Some(DeviceType::Laptop));
     assert_eq!(part("\"chassis_type\":\"Rack Mount Chassis\""), Some(DeviceType::Server));
     assert_eq!(part("\"vmsystem\":\"VMware\""), Some(DeviceType::Virtual));
     let printer = br#"{"action":"inventory","deviceid":"d","itemtype":"Printer","content":{}}"#;
-    assert_eq!(extract_facts(&mut parse_report(printer)).device_type, Some(DeviceType::Printer));
+    assert_eq!(extract_facts(&mut parse_report(printer)).device_type, Some(DeviceTypeFact::Told(DeviceType::Printer)));
 }
 
 #[test]
@@ -181,7 +213,7 @@ fn a_windows_machine_has_letters_and_a_build() {
         <DRIVES><LETTER>Z:</LETTER><TYPE>Network Drive</TYPE><TOTAL>100</TOTAL></DRIVES>\
         <DRIVES><LETTER>D:</LETTER><TYPE>Compact Disc</TYPE></DRIVES><SOFTWARES/>";
     let facts = extract_facts(&mut parse_report(&xml_inventory(content)));
-    assert_eq!(facts.system.unwrap().os.build.as_deref(), Some("19045"));
+    assert_eq!(facts.system.unwrap().guessed_build.as_deref(), Some("19045"));
     let volumes = facts.volumes.unwrap();
     assert_eq!(volumes.len(), 1);
     assert_eq!((volumes[0].mount.as_deref(), volumes[0].device.as_deref()), (Some("C:"), None));

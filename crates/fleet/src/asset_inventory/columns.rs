@@ -48,6 +48,7 @@ const COLUMNS: &[InventoryColumn] = &[
     ("agent", "agent.name", |device, line| line.push_optional(device.agent.name.as_deref())),
     ("agent", "agent.version", |device, line| line.push_optional(device.agent.version.as_deref())),
     ("agent", "agent.device_id", |device, line| line.push_optional(device.agent.device_id.as_deref())),
+    ("agent", "agent.tag", |device, line| line.push_optional(device.agent.tag.as_deref())),
     ("tags", "tags", |device, line| line.push_text(&device.tags.join(","))),
     ("custom_fields", "custom_fields", |device, line| {
         line.push_json(&serde_json::to_string(&device.custom_fields).unwrap_or_default());

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
 
-pub use kernel::audit::FieldChange;
 use kernel::base::{Error, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -15,8 +14,33 @@ use super::{Device, FullDevice, Nic, Volume};
 const LISTED_MAX: usize = 100;
 const LISTED_BYTES_MAX: usize = 16 << 10;
 
+/// One field before and after; of a list only what was removed and added.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = DeviceFieldChange)]
+pub struct FieldChange {
+    #[schema(required)]
+    pub from: Value,
+    #[schema(required)]
+    pub to: Value,
+    /// Where a list was too long to be shown whole: true, and only then present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truncated: Option<bool>,
+    /// How many elements a truncated list has lost in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_total: Option<usize>,
+    /// How many elements a truncated list has gained in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_total: Option<usize>,
+}
+
+impl FieldChange {
+    pub fn new(from: Value, to: Value) -> Self {
+        FieldChange { from, to, ..FieldChange::default() }
+    }
+}
+
 /// Fields before and after. Of a list, such as `software`, only the difference: `from` was removed, `to` was added.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, serde::Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = DeviceChanges)]
 #[serde(transparent)]
 pub struct DeviceChanges(pub BTreeMap<String, FieldChange>);
@@ -80,7 +104,7 @@ fn compare_fields(old: &Device, new: &Device) -> Result<DeviceDifferences> {
         }
         found.has_changes = true;
         if !UNPUBLISHED_FIELDS.contains(&field.as_str()) {
-            found.published.0.insert(field, FieldChange { from, to });
+            found.published.0.insert(field, FieldChange::new(from, to));
         }
     }
     Ok(found)
@@ -93,20 +117,28 @@ impl DeviceDifferences {
         }
         self.has_changes = true;
         let (before, after): (HashSet<&T>, HashSet<&T>) = (old.iter().collect(), new.iter().collect());
-        let from = first_elements(old.iter().filter(|one| !after.contains(one)))?;
-        let to = first_elements(new.iter().filter(|one| !before.contains(one)))?;
+        let removed: Vec<&T> = old.iter().filter(|one| !after.contains(one)).collect();
+        let added: Vec<&T> = new.iter().filter(|one| !before.contains(one)).collect();
         // The same elements in another order are no change.
-        if !from.is_empty() || !to.is_empty() {
-            self.published.0.insert(field.to_owned(), FieldChange { from: from.into(), to: to.into() });
+        if removed.is_empty() && added.is_empty() {
+            return Ok(());
         }
+        let (from, to) = (first_elements(&removed)?, first_elements(&added)?);
+        let is_cut = from.len() < removed.len() || to.len() < added.len();
+        let mut change = FieldChange::new(from.into(), to.into());
+        if is_cut {
+            change.truncated = Some(true);
+            (change.from_total, change.to_total) = (Some(removed.len()), Some(added.len()));
+        }
+        self.published.0.insert(field.to_owned(), change);
         Ok(())
     }
 }
 
 /// The first elements within the bounds, at least one.
-fn first_elements<'a, T: Serialize + 'a>(elements: impl Iterator<Item = &'a T>) -> Result<Vec<Value>> {
+fn first_elements<T: Serialize>(elements: &[&T]) -> Result<Vec<Value>> {
     let (mut found, mut bytes) = (Vec::new(), 0);
-    for element in elements.take(LISTED_MAX) {
+    for element in elements.iter().take(LISTED_MAX) {
         bytes += serde_json::to_string(element).map_err(Error::internal)?.len();
         if bytes > LISTED_BYTES_MAX && !found.is_empty() {
             break;

@@ -36,7 +36,7 @@ use people::organizations::OrganizationId;
 pub use agent_reports::{Cpu, DeviceType as Type, Disk, Nic, Os, Platform, Software, Volume, compact_mac};
 pub use changes::{DeviceChanges, FieldChange, compare_devices};
 pub use index::store::size_class;
-pub use rules::{DeviceSettings, next_check_at, update_derived_fields};
+pub use rules::{DEVICES_MAX, DeviceSettings, next_check_at, update_derived_fields};
 pub use software::{SOFTWARE_DIMENSION, VERSION_SEPARATOR, installed_versions, software_name};
 pub use store::{
     ChangeOrigin, LoadedDevice, ReportRowUpdate, SELECT_DEVICES, clamp_future_timestamps, create_device, delete_device,
@@ -44,8 +44,9 @@ pub use store::{
 };
 pub use stored::{CHANGE_COLUMNS, DEVICE_LIST, DeviceRecordColumns, StoredDevice, row_limit};
 pub use terms::{
-    ALL_ORGANIZATIONS, DeviceCounter, HEALTH_TERM, NO_ORGANIZATION, ORGANIZATION_TERM, PLATFORM_TERM, STATUS_TERM,
-    TAG_TERM, TYPE_TERM, WORD_TERM, counters_of, format_term, organization_of, searchable_words, terms_of,
+    ALL_ORGANIZATIONS, DUPLICATE_FLAG, DeviceCounter, FLAG_TERM, HEALTH_TERM, NO_ORGANIZATION, ORGANIZATION_TERM,
+    OS_TERM, PLATFORM_TERM, REBOOT_FLAG, STATUS_TERM, TAG_TERM, TYPE_TERM, WARRANTY_TERM, WORD_TERM, counters_of,
+    fold_os_name, format_term, organization_of, searchable_words, terms_of,
 };
 
 pub const DEVICE_CREATED: EventKind<Device> =
@@ -196,6 +197,9 @@ pub struct DeviceAgent {
     /// What the agent calls the device.
     #[schema(required)]
     pub device_id: Option<String>,
+    /// The tag that it was installed with; it names the organization by its slug or name.
+    #[schema(required)]
+    pub tag: Option<String>,
 }
 
 /// One change of a device; the first is its creation.
@@ -251,7 +255,7 @@ fn example_device() -> Value {
         "last_boot_at": "2026-11-14T23:57:31.000Z", "needs_reboot": null,
         "patch": {"pending": null, "failed": null, "last_installed_at": null},
         "warranty": {"start_date": null, "end_date": "2028-03-31", "status": "active"},
-        "agent": {"name": "FusionInventory-Agent", "version": "2.6", "device_id": "web01-2026-11-15-00-18-42"},
+        "agent": {"name": "FusionInventory-Agent", "version": "2.6", "device_id": "web01-2026-11-15-00-18-42", "tag": null},
         "tags": [], "custom_fields": {}, "possible_duplicate_of": null, "first_seen_at": "2026-11-15T08:00:00.000Z",
         "last_seen_at": "2026-11-15T08:00:00.000Z", "inventory_at": "2026-11-15T08:00:00.000Z", "deleted_at": null,
         "version": 1, "created_at": "2026-11-15T08:00:00.000Z", "updated_at": "2026-11-15T08:00:00.000Z"

@@ -2,7 +2,7 @@
 
 use kernel::base::{DAY_MS, HOUR_MS, Timestamp};
 
-use super::{Device, DeviceHealth, DeviceStatus, FullDevice, Volume, WarrantyStatus};
+use super::{Device, DeviceHealth, DeviceStatus, FullDevice, Platform, Volume, WarrantyStatus};
 
 /// How long a device may be silent, as configured by the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,18 +11,31 @@ pub struct DeviceSettings {
     pub report_hours: i64,
     pub offline_after_ms: i64,
     pub stale_after_ms: i64,
+    /// Devices of one tenant.
+    pub devices_max: i64,
 }
+
+/// Ten times a large customer base; a key that runs wild reaches it within the hour.
+pub const DEVICES_MAX: i64 = 100_000;
 
 impl Default for DeviceSettings {
     /// An agent reports every day; a day and a half leaves room for a machine that was off overnight.
     fn default() -> Self {
-        DeviceSettings { report_hours: 24, offline_after_ms: 36 * HOUR_MS, stale_after_ms: 30 * DAY_MS }
+        DeviceSettings {
+            report_hours: 24,
+            offline_after_ms: 36 * HOUR_MS,
+            stale_after_ms: 30 * DAY_MS,
+            devices_max: DEVICES_MAX,
+        }
     }
 }
 
 /// Free space below `NEARLY_FULL_PERCENT` needs attention; below `FULL_PERCENT` the device is unhealthy.
 const NEARLY_FULL_PERCENT: i64 = 10;
 const FULL_PERCENT: i64 = 5;
+
+/// Smaller volumes are boot and recovery partitions, which are full from the first day.
+const JUDGED_BYTES_MIN: i64 = 2_000_000_000;
 
 /// Filesystems that are always full or are not disks.
 const IGNORED_FILESYSTEMS: [&str; 24] = [
@@ -85,7 +98,9 @@ pub fn health_of(full: &FullDevice) -> DeviceHealth {
     if device.inventory_at.is_none() {
         return DeviceHealth::Unknown;
     }
-    let worst_free = full.parts.volumes.iter().filter_map(free_percent).min();
+    // On Windows, what nobody can reach by a path is a recovery or system partition.
+    let is_reached = |volume: &&Volume| device.platform != Platform::Windows || volume.mount.is_some();
+    let worst_free = full.parts.volumes.iter().filter(is_reached).filter_map(free_percent).min();
     let is_unhealthy = worst_free.is_some_and(|percent| percent < FULL_PERCENT)
         || device.patch.failed.is_some_and(|failed| failed > 0);
     let needs_attention = worst_free.is_some_and(|percent| percent < NEARLY_FULL_PERCENT)
@@ -99,12 +114,12 @@ pub fn health_of(full: &FullDevice) -> DeviceHealth {
     }
 }
 
-/// In whole percent; `None` for filesystems that are not judged.
+/// In whole percent; `None` for volumes that are not judged.
 fn free_percent(volume: &Volume) -> Option<i64> {
     let (total, free) = volume.total_bytes.zip(volume.free_bytes)?;
     let judged =
         volume.filesystem.as_deref().is_none_or(|kind| !IGNORED_FILESYSTEMS.contains(&kind.to_lowercase().as_str()));
-    (judged && total > 0 && free >= 0).then(|| free.saturating_mul(100) / total)
+    (judged && total >= JUDGED_BYTES_MIN && free >= 0).then(|| free.saturating_mul(100) / total)
 }
 
 /// Recomputes the warranty status and the health.

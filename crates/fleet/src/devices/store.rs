@@ -129,8 +129,7 @@ pub async fn create_device(
     tx.defer_exec(INSERT_REPORT, report_row(number, &full.device, check_at, digest)).await?;
     update_indexes(tx, number, None, &full).await?;
     let status = full.device.status.as_str().into();
-    let created =
-        DeviceChanges([("status".to_owned(), FieldChange { from: serde_json::Value::Null, to: status })].into());
+    let created = DeviceChanges([("status".to_owned(), FieldChange::new(serde_json::Value::Null, status))].into());
     insert_history(tx, number, &full.device, &created).await?;
     record_audit(tx, by, "device.create", full.device.id, &DeviceChanges::default()).await?;
     events::publish(tx, &DEVICE_CREATED, full.device.id, &full.device).await?;
@@ -236,8 +235,7 @@ pub async fn delete_device(tx: &mut Tx, id: DeviceId, by: ChangeOrigin) -> Resul
     tx.defer_exec(DELETE_PARTS, vec![number.into()]).await?;
     tx.defer_exec(DELETE_IDENTITIES, vec![number.into()]).await?;
     tx.defer_exec(END_REPORT, vec![number.into()]).await?;
-    let deletion =
-        FieldChange { from: serde_json::Value::Null, to: serde_json::to_value(at).map_err(Error::internal)? };
+    let deletion = FieldChange::new(serde_json::Value::Null, serde_json::to_value(at).map_err(Error::internal)?);
     let changes = DeviceChanges([("deleted_at".to_owned(), deletion)].into());
     insert_history(tx, number, &deleted.device, &changes).await?;
     record_audit(tx, by, "device.delete", id, &DeviceChanges::default()).await?;

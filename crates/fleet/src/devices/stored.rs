@@ -15,7 +15,7 @@ kernel::columns! {
         os_arch, status, health, organization_id, manufacturer, model, serial_number, asset_tag, uuid, cpu_model,
         cpu_sockets, cpu_cores, memory_bytes, primary_ip, primary_mac, last_logged_user, last_boot_at, needs_reboot,
         patch_pending, patch_failed, patch_last_installed_at, warranty_start_date, warranty_end_date, warranty_status,
-        agent_name, agent_version, agent_device_id, tags, custom_fields, possible_duplicate_of, first_seen_at,
+        agent_name, agent_version, agent_device_id, agent_tag, tags, custom_fields, possible_duplicate_of, first_seen_at,
         deleted_at, version, created_at, updated_at, sequence,
     }
 }
@@ -77,6 +77,7 @@ impl FromRow for StoredDevice {
                 name: row.get(AT.agent_name)?,
                 version: row.get(AT.agent_version)?,
                 device_id: row.get(AT.agent_device_id)?,
+                tag: row.get(AT.agent_tag)?,
             },
             tags: row.get_json(AT.tags)?,
             custom_fields: row.get_json(AT.custom_fields)?,
@@ -129,6 +130,7 @@ impl StoredDevice {
             agent_name: device.agent.name.as_deref().into(),
             agent_version: device.agent.version.as_deref().into(),
             agent_device_id: device.agent.device_id.as_deref().into(),
+            agent_tag: device.agent.tag.as_deref().into(),
             tags: to_json(&device.tags)?.into(),
             custom_fields: to_json(&device.custom_fields)?.into(),
             possible_duplicate_of: device.possible_duplicate_of.into(),

@@ -30,6 +30,17 @@ pub const HEALTH_TERM: char = 'h';
 pub const ORGANIZATION_TERM: char = 'o';
 pub const TAG_TERM: char = 'g';
 pub const WORD_TERM: char = 'w';
+pub const OS_TERM: char = 'n';
+pub const WARRANTY_TERM: char = 'y';
+/// What few devices are, and somebody looks for.
+pub const FLAG_TERM: char = 'f';
+pub const DUPLICATE_FLAG: &str = "duplicate";
+pub const REBOOT_FLAG: &str = "reboot";
+
+/// The name of a system as it is indexed: ASCII letters in lower case, as both databases fold them.
+pub fn fold_os_name(name: &str) -> String {
+    name.to_ascii_lowercase()
+}
 
 /// All terms of a device; its software is indexed separately. A deleted device has none. A change of this function needs a
 /// migration that rewrites the terms of all devices, because saving a device writes only the difference of two results.
@@ -43,7 +54,11 @@ pub fn terms_of(device: &Device) -> BTreeSet<String> {
         format_term(STATUS_TERM, device.status.as_str()),
         format_term(HEALTH_TERM, device.health.as_str()),
         format_term(ORGANIZATION_TERM, &organization_of(device)),
+        format_term(WARRANTY_TERM, device.warranty.status.as_str()),
     ]);
+    terms.extend(device.os.name.as_deref().map(|name| format_term(OS_TERM, &fold_os_name(name))));
+    terms.extend(device.possible_duplicate_of.map(|_| format_term(FLAG_TERM, DUPLICATE_FLAG)));
+    terms.extend(device.needs_reboot.filter(|needed| *needed).map(|_| format_term(FLAG_TERM, REBOOT_FLAG)));
     terms.extend(device.tags.iter().map(|tag| format_term(TAG_TERM, tag)));
     terms.extend(searchable_words(device).iter().flatten().map(|word| format_term(WORD_TERM, word)));
     terms

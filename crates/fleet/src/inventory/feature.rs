@@ -2,12 +2,12 @@
 
 use feature_kit::Feature;
 
-use super::{import, routes, store};
+use super::{import, matching, routes, store};
 
 pub const FEATURE: Feature = Feature {
     name: "inventory",
     operations: routes::mount,
-    statements: &[import::store::STATEMENTS, store::STATEMENTS],
+    statements: &[import::store::STATEMENTS, matching::store::STATEMENTS, store::STATEMENTS],
     error_codes: &[routes::MALFORMED_REPORT],
     ..Feature::NEW
 };

@@ -4,6 +4,7 @@
 
 pub mod feature;
 pub mod import;
+pub mod matching;
 pub mod merge {
     pub mod store;
 }
@@ -13,8 +14,8 @@ pub mod store;
 use std::collections::BTreeSet;
 
 use agent_reports::{
-    AgentReport, DeviceFacts, HostFacts, MachineFacts, SystemFacts, is_virtual_interface, real_label, real_mac,
-    real_serial, real_uuid, swap_uuid_byte_order,
+    AgentReport, DeviceFacts, DeviceTypeFact, HostFacts, MachineFacts, SystemFacts, guess_device_type,
+    is_virtual_interface, maker_name, real_label, real_mac, real_serial, real_uuid, swap_uuid_byte_order,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
@@ -22,6 +23,7 @@ use kernel::base::{RecordId, Timestamp, sha256};
 use people::organizations::OrganizationId;
 use serde_json::Map;
 
+use self::matching::MachineEvidence;
 use crate::devices::{
     Cpu, Device, DeviceAgent, DeviceHealth, DeviceId, DeviceParts, DevicePatch, DeviceStatus, FullDevice, Nic, Os,
     Platform, Type, Warranty, WarrantyStatus,
@@ -89,12 +91,20 @@ impl<'a> DeviceIdentifiers<'a> {
         let uuid = self.uuid.and_then(real_uuid);
         let twin = uuid.as_deref().and_then(swap_uuid_byte_order);
         let uuids: BTreeSet<String> = uuid.into_iter().chain(twin).map(|uuid| format_identity('u', &uuid)).collect();
-        let serial = self.serial_number.and_then(real_serial).zip(self.manufacturer.and_then(real_label));
-        let serial = serial.map(|(serial, maker)| format_identity('n', &format!("{maker}\u{1f}{serial}")));
+        let serial = self.serial_number.and_then(real_serial);
+        // As it is written, too: nodes of an older version know no other form.
+        let makers =
+            [self.manufacturer.and_then(real_label).map(str::to_owned), self.manufacturer.and_then(maker_name)];
+        let serials: BTreeSet<String> = makers
+            .into_iter()
+            .flatten()
+            .zip(serial.into_iter().cycle())
+            .map(|(maker, serial)| format_identity('n', &format!("{maker}\u{1f}{serial}")))
+            .collect();
         let host = self.hostname.unwrap_or_default();
         let hosts = self.real_macs().into_iter().filter(|_| !host.is_empty());
         let hosts = hosts.map(|mac| format_identity('m', &format!("{host}\u{1f}{mac}")));
-        vec![uuids.into_iter().collect(), serial.into_iter().collect(), hosts.collect()]
+        vec![uuids.into_iter().collect(), serials.into_iter().collect(), hosts.collect()]
     }
 
     /// Weaker identities for rows of a file: the serial number alone, the hostname, the display name.
@@ -107,19 +117,15 @@ impl<'a> DeviceIdentifiers<'a> {
 
     /// Whether two sets of identifiers cannot be of one machine, even under the same name.
     pub fn conflicts_with(&self, other: &DeviceIdentifiers<'_>) -> bool {
-        let differ = |a: Option<&str>, b: Option<&str>| a.zip(b).is_some_and(|(a, b)| !a.eq_ignore_ascii_case(b));
-        let real = |identifiers: &DeviceIdentifiers<'_>| {
-            (identifiers.uuid.and_then(real_uuid), identifiers.serial_number.and_then(real_serial).map(str::to_owned))
-        };
-        let ((uuid, serial), (other_uuid, other_serial)) = (real(self), real(other));
-        differ(uuid.as_deref(), other_uuid.as_deref())
-            || differ(serial.as_deref(), other_serial.as_deref())
-            || (serial.is_some()
-                && differ(self.manufacturer.and_then(real_label), other.manufacturer.and_then(real_label)))
+        let evidence = MachineEvidence::from_identifiers(self);
+        let makers = self.manufacturer.and_then(maker_name).zip(other.manufacturer.and_then(maker_name));
+        let has_serial = self.serial_number.and_then(real_serial).is_some();
+        evidence.contradicts(&MachineEvidence::from_identifiers(other))
+            || (has_serial && makers.is_some_and(|(maker, other)| maker != other))
     }
 
     /// The primary address first, then those of the network cards, without virtual interfaces.
-    fn real_macs(&self) -> Vec<String> {
+    pub fn real_macs(&self) -> Vec<String> {
         let cards = self.nics.iter().filter(|nic| !is_virtual_interface(nic.name.as_deref().unwrap_or_default()));
         let all = [self.primary_mac].into_iter().chain(cards.map(|nic| nic.mac.as_deref()));
         let mut macs: Vec<String> = Vec::new();
@@ -191,44 +197,61 @@ pub fn blank_device(now: Timestamp) -> FullDevice {
 
 /// Applies the facts of a report to a device.
 ///
-/// A value that the same agent no longer reports is cleared. Another agent may just not know the value: two agents on one
-/// machine do not clear each other's values.
+/// A whole report of the same agent replaces every section: what it no longer reports is cleared. Another agent may just not
+/// know a value, so two agents on one machine do not clear each other's values. A guess never replaces what was told.
 pub fn apply_report(report: &AgentReport, facts: DeviceFacts, full: &mut FullDevice) {
     let agent = report.agent.as_ref();
     let is_same =
         full.device.agent.name.is_some() && full.device.agent.name.as_deref() == agent.map(|agent| agent.name.as_str());
     let is_authoritative = is_same && !report.partial;
     let FullDevice { device, parts } = full;
-    device.r#type = facts.device_type.unwrap_or(device.r#type);
+    match facts.device_type {
+        Some(DeviceTypeFact::Told(told)) => device.r#type = told,
+        // A type that is not the guess for its platform was told.
+        Some(DeviceTypeFact::Guessed(guess))
+            if [Type::Other, guess_device_type(device.platform)].contains(&device.r#type) =>
+        {
+            device.r#type = guess;
+        }
+        _ => {}
+    }
     device.platform = facts.platform.unwrap_or(device.platform);
-    if let Some(HostFacts { hostname, uuid, memory_bytes, last_logged_user }) = facts.host {
+    if let Some(HostFacts { hostname, uuid, memory_bytes, last_logged_user }) =
+        section_or_empty(facts.host, is_authoritative)
+    {
         // A missing name means that the agent does not know it, not that the machine has none.
         update_value(&mut device.hostname, hostname, false);
         update_value(&mut device.uuid, uuid, is_authoritative);
         update_value(&mut device.memory_bytes, memory_bytes, is_authoritative);
         update_value(&mut device.last_logged_user, last_logged_user, is_authoritative);
     }
-    if let Some(MachineFacts { manufacturer, model, serial_number, asset_tag }) = facts.machine {
+    if let Some(MachineFacts { manufacturer, model, serial_number, asset_tag }) =
+        section_or_empty(facts.machine, is_authoritative)
+    {
         update_value(&mut device.manufacturer, manufacturer, is_authoritative);
         update_value(&mut device.model, model, is_authoritative);
         update_value(&mut device.serial_number, serial_number, is_authoritative);
         update_value(&mut device.asset_tag, asset_tag, false);
     }
-    if let Some(SystemFacts { os, last_boot_at }) = facts.system {
+    if let Some(SystemFacts { os, guessed_build, last_boot_at }) = section_or_empty(facts.system, is_authoritative) {
         update_value(&mut device.os.name, os.name, is_authoritative);
         update_value(&mut device.os.version, os.version, is_authoritative);
         update_value(&mut device.os.build, os.build, is_authoritative);
+        // A build such as `19045` may itself be a guess; one such as `19045.3803` was told.
+        if device.os.build.as_deref().is_none_or(|build| build.bytes().all(|byte| byte.is_ascii_digit())) {
+            update_value(&mut device.os.build, guessed_build, false);
+        }
         update_value(&mut device.os.kernel, os.kernel, is_authoritative);
         update_value(&mut device.os.arch, os.arch, is_authoritative);
         let last_boot_at = stable_boot_time(device.last_boot_at, last_boot_at);
         update_value(&mut device.last_boot_at, last_boot_at, is_authoritative);
     }
-    if let Some(cpu) = facts.cpu {
+    if let Some(cpu) = section_or_empty(facts.cpu, is_authoritative) {
         update_value(&mut device.cpu.model, cpu.model, is_authoritative);
         update_value(&mut device.cpu.sockets, cpu.sockets, is_authoritative);
         update_value(&mut device.cpu.cores, cpu.cores, is_authoritative);
     }
-    if let Some(network) = facts.network {
+    if let Some(network) = section_or_empty(facts.network, is_authoritative) {
         parts.nics = network.nics;
         // The gateway is part of the hardware section. Without it, the wrong card might look like the primary one.
         let is_there = parts.nics.iter().any(|nic| nic.mac.is_some() && nic.mac == device.primary_mac);
@@ -237,11 +260,22 @@ pub fn apply_report(report: &AgentReport, facts: DeviceFacts, full: &mut FullDev
             update_value(&mut device.primary_mac, network.primary_mac, is_authoritative);
         }
     }
-    parts.disks = facts.disks.unwrap_or(std::mem::take(&mut parts.disks));
-    parts.volumes = facts.volumes.unwrap_or(std::mem::take(&mut parts.volumes));
-    parts.software = facts.software.unwrap_or(std::mem::take(&mut parts.software));
+    update_list(&mut parts.disks, facts.disks, is_authoritative);
+    update_list(&mut parts.volumes, facts.volumes, is_authoritative);
+    update_list(&mut parts.software, facts.software, is_authoritative);
     let (name, version) = agent.map_or((None, None), |agent| (Some(agent.name.clone()), agent.version.clone()));
-    device.agent = DeviceAgent { name, version, device_id: Some(report.device_id.clone()) };
+    device.agent = DeviceAgent { name, version, device_id: Some(report.device_id.clone()), tag: report.tag.clone() };
+}
+
+/// A section that an authoritative report does not have is empty.
+fn section_or_empty<T: Default>(section: Option<T>, is_authoritative: bool) -> Option<T> {
+    section.or_else(|| is_authoritative.then(T::default))
+}
+
+fn update_list<T>(stored: &mut Vec<T>, reported: Option<Vec<T>>, is_authoritative: bool) {
+    if let Some(reported) = section_or_empty(reported, is_authoritative) {
+        *stored = reported;
+    }
 }
 
 /// Replaces a value by the reported one; clears it only if the report is authoritative (`is_authoritative`).

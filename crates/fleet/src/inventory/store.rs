@@ -4,56 +4,59 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use agent_reports::{AgentReport, DeviceFacts};
 use kernel::args;
-use kernel::base::{DAY_MS, Result, StringEnum, Timestamp};
+use kernel::base::{Code, DAY_MS, Error, Result, StringEnum, Timestamp};
 use kernel::store::{Db, Tx, Value};
-use people::organizations::OrganizationId;
+use people::organizations::{OrganizationId, fold_name};
 
+use super::matching::DeviceMatch;
+use super::matching::store::{CANDIDATES_MAX, LIST_MATCHES, match_contact, match_report};
 use super::{DeviceIdentifiers, Reporter, agent_identities, apply_report, blank_device};
 use crate::devices::{
     self, ChangeOrigin, DeviceId, DeviceSettings, DeviceStatus, FullDevice, ReportRowUpdate, row_limit,
 };
-use crate::ingest_keys::{self, IngestReach};
+use crate::ingest_keys::{self, IngestKeyId, IngestReach};
 
 kernel::statements! {
-    // The device is a subquery and not a join: a join might start with all devices of the tenant.
-    /// Devices with an identity, newest first, below a number. The status is null unless the device is live and in reach: of
-    /// the organization of the key, or of none.
-    LIST_MATCHES = "SELECT i.number, (SELECT d.status FROM devices d WHERE d.tenant_id = $1 AND d.number = i.number
-            AND d.deleted_at IS NULL AND (CAST($3 AS TEXT) IS NULL OR d.organization_id IS NULL OR d.organization_id = $3))
-        FROM device_identities i WHERE i.tenant_id = $1 AND i.identity = $2 AND i.number < $4
-        ORDER BY i.number DESC LIMIT $5";
     UNCHANGED = "SELECT r.device, (SELECT d.status FROM devices d WHERE d.tenant_id = $1 AND d.number = r.device
             AND d.deleted_at IS NULL AND (CAST($3 AS TEXT) IS NULL OR d.organization_id IS NULL OR d.organization_id = $3))
         FROM device_reports r WHERE r.tenant_id = $1 AND r.digest = $2 LIMIT $4";
     /// Times never go back, though several reports of one device may be saved at once.
-    UPDATE_LAST_SEEN = "UPDATE device_reports SET last_seen_at = CASE WHEN last_seen_at > $3 THEN last_seen_at ELSE $3 END
+    UPDATE_LAST_SEEN = "UPDATE device_reports SET last_seen_at = CASE WHEN last_seen_at > $3 THEN last_seen_at ELSE $3 END,
+            ingest_key_id = CASE WHEN ingest_key_id <> $4 THEN '*' ELSE ingest_key_id END
         WHERE tenant_id = $1 AND device = $2";
     UPDATE_LAST_INVENTORY = "UPDATE device_reports SET last_seen_at = CASE WHEN last_seen_at > $3 THEN last_seen_at ELSE $3 END,
-            inventory_at = CASE WHEN inventory_at > $3 THEN inventory_at ELSE $3 END
+            inventory_at = CASE WHEN inventory_at > $3 THEN inventory_at ELSE $3 END,
+            ingest_key_id = CASE WHEN ingest_key_id <> $4 THEN '*' ELSE ingest_key_id END
         WHERE tenant_id = $1 AND device = $2";
+    SET_KEY = "UPDATE device_reports SET ingest_key_id = $3 WHERE tenant_id = $1 AND device = $2";
+    /// Another key than the only one so far has reported the device.
+    ADD_KEY = "UPDATE device_reports SET ingest_key_id = '*' WHERE tenant_id = $1 AND device = $2 AND ingest_key_id <> $3";
+    OF_KEY = "SELECT d.id FROM device_reports r JOIN devices d ON d.tenant_id = r.tenant_id AND d.number = r.device
+        WHERE r.tenant_id = $1 AND r.ingest_key_id = $2 AND r.device > $3 AND d.deleted_at IS NULL
+        ORDER BY r.device LIMIT $4";
+    COUNT_DEVICES = "SELECT COALESCE(CAST(SUM(devices) AS BIGINT), 0) FROM device_counts
+        WHERE tenant_id = $1 AND organization_id = '*' AND dimension = 'status'";
     STATUS = "SELECT status FROM devices WHERE tenant_id = $1 AND number = $2 AND deleted_at IS NULL";
     IDENTITIES = "SELECT identity, added_at FROM device_identities /* INDEXED BY device_identities_by_device */
         WHERE tenant_id = $1 AND number = $2";
-    OWNER = "SELECT organization_id, possible_duplicate_of FROM devices WHERE tenant_id = $1 AND number = $2";
     INSERT_IDENTITY = "INSERT INTO device_identities (tenant_id, identity, number, added_at) VALUES ($1, $2, $3, $4)";
     TOUCH_IDENTITY = "UPDATE device_identities SET added_at = $4 WHERE tenant_id = $1 AND identity = $2 AND number = $3";
     DELETE_IDENTITY = "DELETE FROM device_identities WHERE tenant_id = $1 AND identity = $2 AND number = $3";
     BY_SLUG = "SELECT id, archived FROM organizations WHERE tenant_id = $1 AND slug = $2";
-    BY_NAME = "SELECT id, archived FROM organizations /* INDEXED BY organizations_by_name */
+    BY_NAME = "SELECT id, archived FROM organizations /* INDEXED BY organizations_by_folded_name */
+        WHERE tenant_id = $1 AND folded_name = $2 LIMIT 10";
+    /// The same for organizations that a node of an older version saved.
+    BY_EXACT_NAME = "SELECT id, archived FROM organizations /* INDEXED BY organizations_by_name */
         WHERE tenant_id = $1 AND name = $2 LIMIT 10";
 }
 
+/// In the place of a key: a device was reported with several.
+pub const SEVERAL_KEYS: &str = "*";
 /// Agent identities kept for one device: each installation of an agent has its own.
 const AGENT_IDENTITIES_MAX: usize = 16;
 /// The time of use of an identity is updated at most this often. The least recently used one is dropped first, and a day is
 /// precise enough for that.
 const TOUCH_INTERVAL_MS: i64 = DAY_MS;
-/// Devices in reach that share an identity: more of them would not change the result.
-const CANDIDATES_MAX: usize = 100;
-/// Rows read in each step for one identity. Nearly always there is one; but every customer may have a device with the same
-/// hostname, and all but one of them are out of reach.
-const CANDIDATE_STEPS: [usize; 4] = [CANDIDATES_MAX, 1_000, 4_000, 16_000];
-
 /// A parsed report with its sender.
 pub struct IncomingReport {
     pub reach: IngestReach,
@@ -62,14 +65,6 @@ pub struct IncomingReport {
     pub facts: DeviceFacts,
     /// The digest of a full inventory.
     pub digest: Option<String>,
-}
-
-/// The device that identities belong to.
-enum IdentityMatch {
-    One(i64),
-    /// Several devices match; this is the oldest.
-    Ambiguous(i64),
-    None,
 }
 
 /// Saves a report: creates or changes its device, or only updates the report row if nothing differs.
@@ -81,23 +76,17 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
         ingest_keys::confirm_ingest_key(tx, reach.key_id).await?;
         let named = resolve_organization(tx, &reporter, report.tag.as_deref()).await?;
         let organization = named.map(|(id, _)| id);
-        let given = agent_identities(&reporter, &report.device_id);
-        let found = match match_agent_identities(tx, &given, reporter.organization, organization).await? {
-            IdentityMatch::None => {
-                match_identities(tx, &DeviceIdentifiers::from_facts(&facts).identity_levels(), reporter.organization)
-                    .await?
-            }
-            found => found,
-        };
+        let identifiers = DeviceIdentifiers::from_facts(&facts);
+        let found = match_report(tx, &reporter, &report.device_id, &identifiers, organization).await?;
         let mut updated = blank_device(now);
         let stored = match found {
-            IdentityMatch::One(number) => devices::find_device_by_number(tx, number).await?,
-            IdentityMatch::Ambiguous(first) => {
-                let first = devices::find_device_by_number(tx, first).await?;
-                updated.device.possible_duplicate_of = first.map(|stored| stored.full.device.id);
+            DeviceMatch::One(number) => devices::find_device_by_number(tx, number).await?,
+            DeviceMatch::Duplicate(of) => {
+                let of = devices::find_device_by_number(tx, of).await?;
+                updated.device.possible_duplicate_of = of.map(|stored| stored.full.device.id);
                 None
             }
-            IdentityMatch::None => None,
+            DeviceMatch::None => None,
         };
         if let Some(stored) = &stored {
             updated = stored.full.clone();
@@ -113,19 +102,71 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
         // A tag without an organization may get one tomorrow: without a digest the same report is parsed again then.
         let is_there = organization.is_some() && updated.device.organization_id == organization;
         let digest = digest.filter(|_| report.tag.is_none() || is_there);
-        let names = identities_of(&updated, given);
+        let names = identities_of(&updated, agent_identities(&reporter, &report.device_id));
         let report_update =
             ReportRowUpdate::Report { digest, check_at: devices::next_check_at(&updated.device, &settings) };
         let number = match stored {
             Some(stored) => {
                 devices::save_device(tx, &stored, updated, report_update, ChangeOrigin::Automatic).await?;
+                tx.defer_exec(ADD_KEY, vec![stored.number.into(), reach.key_id.into()]).await?;
                 stored.number
             }
-            None => devices::create_device(tx, updated, report_update, ChangeOrigin::Automatic).await?.number,
+            None => {
+                check_device_limit(tx, &settings).await?;
+                let created = devices::create_device(tx, updated, report_update, ChangeOrigin::Automatic).await?;
+                tx.defer_exec(SET_KEY, vec![created.number.into(), reach.key_id.into()]).await?;
+                created.number
+            }
         };
         save_identities(tx, number, names, now).await
     })
     .await
+}
+
+/// Percents of the limit from which each new device is worth a warning.
+const WARNED_PERCENTS: [i64; 3] = [90, 95, 99];
+
+/// Refuses a new device beyond the tenant's limit, and warns the operator before it is reached.
+pub async fn check_device_limit(tx: &mut Tx, settings: &DeviceSettings) -> Result<()> {
+    let (count, limit): (i64, i64) = (tx.get_one(COUNT_DEVICES, args![]).await?, settings.devices_max);
+    if count >= limit {
+        let detail = format!("This tenant has {count} devices, and at most {limit} are allowed (--devices-max).");
+        return Err(Error::new(Code::LimitReached, detail));
+    }
+    if let Some(percent) = WARNED_PERCENTS.into_iter().find(|percent| count + 1 == limit * percent / 100) {
+        tracing::warn!(
+            tenant = tx.tenant_id().map(|id| id.to_string()),
+            percent,
+            limit,
+            "a tenant is about to reach its limit of devices"
+        );
+    }
+    Ok(())
+}
+
+/// Devices deleted in one transaction.
+const DELETE_ROWS: i64 = 20;
+
+/// Deletes the devices that one ingest key created and no other has reported. Returns how many.
+pub async fn delete_devices_of_key(db: &Db, key: IngestKeyId) -> Result<u64> {
+    let mut deleted = 0;
+    loop {
+        let batch: u64 = db
+            .write(async move |tx| {
+                let ids: Vec<DeviceId> = tx.list(OF_KEY, args![key, 0_i64, DELETE_ROWS]).await?;
+                let count = ids.len() as u64;
+                for id in ids {
+                    devices::delete_device(tx, id, ChangeOrigin::Deliberate).await?;
+                }
+                Ok(count)
+            })
+            .await?;
+        deleted += batch;
+        if batch == 0 {
+            return Ok(deleted);
+        }
+        db.yield_write_lock().await;
+    }
 }
 
 /// All identities of a device.
@@ -144,89 +185,27 @@ fn mark_seen(full: &mut FullDevice, now: Timestamp) {
 /// An organization, and whether it is archived.
 type TagOrganization = (OrganizationId, bool);
 
-/// The organization of the key; else the one that the agent's tag names, by slug or by a unique name; else none. A key bound
+/// The organization of the key; else the one that the agent's tag names, by slug or by a unique name, ignoring case; else
+/// none. A key bound
 /// to an archived organization keeps reporting for it: otherwise its devices would be in reach of every key.
 async fn resolve_organization(tx: &mut Tx, reporter: &Reporter, tag: Option<&str>) -> Result<Option<TagOrganization>> {
     if let Some(own) = reporter.organization {
         return Ok(Some((own, false)));
     }
     let Some(tag) = tag else { return Ok(None) };
-    if let Some(named) = tx.find(BY_SLUG, args![tag]).await? {
+    if let Some(named) = tx.find(BY_SLUG, args![tag.to_lowercase()]).await? {
         return Ok(Some(named));
     }
-    let named: Vec<TagOrganization> = tx.list(BY_NAME, args![tag]).await?;
+    let mut named: Vec<TagOrganization> = tx.list(BY_NAME, args![fold_name(tag)]).await?;
+    if named.is_empty() {
+        named = tx.list(BY_EXACT_NAME, args![tag]).await?;
+    }
     let (archived, live): (Vec<TagOrganization>, Vec<TagOrganization>) =
         named.into_iter().partition(|(_, is_archived)| *is_archived);
     Ok(match (live.as_slice(), archived.as_slice()) {
         ([one], _) | ([], [one]) => Some(*one),
         _ => None,
     })
-}
-
-/// Live devices in reach with an identity, newest first.
-pub async fn list_by_identity(tx: &mut Tx, name: &str, reach: Option<OrganizationId>) -> Result<Vec<i64>> {
-    let (mut numbers, mut before) = (Vec::new(), i64::MAX);
-    for step in CANDIDATE_STEPS {
-        let found: Vec<(i64, Option<String>)> =
-            tx.list(LIST_MATCHES, args![name, reach, before, row_limit(step)]).await?;
-        let last = found.last().filter(|_| found.len() == step).map(|(number, _)| *number);
-        numbers.extend(found.into_iter().filter(|(_, status)| status.is_some()).map(|(number, _)| number));
-        match last {
-            Some(last) if numbers.len() < CANDIDATES_MAX => before = last,
-            _ => break,
-        }
-    }
-    numbers.truncate(CANDIDATES_MAX);
-    Ok(numbers)
-}
-
-/// The device with one of these agent identities. Keys of several organizations can lead to several such devices: then the
-/// one of the report's own organization matches, else the one that was created as a possible duplicate.
-async fn match_agent_identities(
-    tx: &mut Tx,
-    given: &[Vec<String>],
-    reach: Option<OrganizationId>,
-    own: Option<OrganizationId>,
-) -> Result<IdentityMatch> {
-    for name in given.iter().flatten() {
-        let mut numbers = list_by_identity(tx, name, reach).await?;
-        let oldest = match numbers.as_slice() {
-            [] => continue,
-            [one] => return Ok(IdentityMatch::One(*one)),
-            [_, .., oldest] => *oldest,
-        };
-        if own != reach {
-            // A key without an organization reaches all devices; those of the report's organization may be older than these.
-            numbers.extend(list_by_identity(tx, name, own).await?);
-        }
-        let mut flagged = None;
-        for number in &numbers {
-            let found: Option<(Option<OrganizationId>, Option<DeviceId>)> = tx.find(OWNER, args![number]).await?;
-            let Some((of, duplicate)) = found else { continue };
-            if own.is_some() && of == own {
-                return Ok(IdentityMatch::One(*number));
-            }
-            flagged = flagged.or(duplicate.map(|_| *number));
-        }
-        return Ok(flagged.map_or(IdentityMatch::Ambiguous(oldest), IdentityMatch::One));
-    }
-    Ok(IdentityMatch::None)
-}
-
-/// The first level with any match decides.
-async fn match_identities(tx: &mut Tx, levels: &[Vec<String>], reach: Option<OrganizationId>) -> Result<IdentityMatch> {
-    for level in levels {
-        let mut numbers = BTreeSet::new();
-        for name in level {
-            numbers.extend(list_by_identity(tx, name, reach).await?);
-        }
-        match (numbers.len(), numbers.first()) {
-            (_, None) => {}
-            (1, Some(number)) => return Ok(IdentityMatch::One(*number)),
-            (_, Some(first)) => return Ok(IdentityMatch::Ambiguous(*first)),
-        }
-    }
-    Ok(IdentityMatch::None)
 }
 
 /// Whether an agent gave this identity. Such identities stay when others are added: two agents on one machine give two.
@@ -319,8 +298,7 @@ async fn record_ambiguous_contact(
     given: Vec<Vec<String>>,
 ) -> Result<()> {
     let own = reach.organization_id;
-    let found = db.write(async move |tx| match_agent_identities(tx, &given, own, own).await).await?;
-    let IdentityMatch::One(number) = found else { return Ok(()) };
+    let Some(number) = db.write(async move |tx| match_contact(tx, &given, own).await).await? else { return Ok(()) };
     let status: Option<String> = db.find(STATUS, args![number]).await?;
     let Some(status) = status else { return Ok(()) };
     record_sign_of_life(db, settings, reach, SeenDevice { number, status }, SignOfLife::Contact).await.map(drop)
@@ -346,7 +324,7 @@ pub async fn record_sign_of_life(
             .write(async move |tx| {
                 ingest_keys::confirm_ingest_key(tx, reach.key_id).await?;
                 let now = tx.env().now();
-                tx.exec(sql, args![number, now]).await?;
+                tx.exec(sql, args![number, now, reach.key_id]).await?;
                 tx.find(STATUS, args![number]).await
             })
             .await?;
@@ -362,7 +340,7 @@ pub async fn record_sign_of_life(
         let Some(stored) = devices::find_device_by_number(tx, number).await? else { return Ok(false) };
         let mut updated = stored.full.clone();
         mark_seen(&mut updated, now);
-        tx.exec(sql, args![number, now]).await?;
+        tx.exec(sql, args![number, now, reach.key_id]).await?;
         let check_at = devices::next_check_at(&updated.device, &settings);
         devices::save_device(tx, &stored, updated, ReportRowUpdate::CheckAt(check_at), ChangeOrigin::Automatic).await?;
         Ok(true)

@@ -22,7 +22,7 @@ use utoipa::ToSchema;
 
 pub use store::{
     OrganizationUpdate, STATEMENTS, clamp_future_timestamps, create_named_organization, create_organization,
-    delete_organization, find_by_slug, list_organizations, update_organization,
+    delete_organization, find_by_slug, fold_name, list_organizations, update_organization,
 };
 
 pub const ORGANIZATION_CREATED: EventKind<Organization> =

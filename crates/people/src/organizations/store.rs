@@ -22,7 +22,7 @@ use super::{
 kernel::columns! {
     /// Every column of an organization.
     pub struct OrganizationColumns in "organizations" by id {
-        id, slug, name, external_id, domains, tags, custom_fields, archived, version, created_at, updated_at, sequence,
+        id, slug, name, folded_name, external_id, domains, tags, custom_fields, archived, version, created_at, updated_at, sequence,
     }
 }
 
@@ -294,6 +294,7 @@ fn to_row_values(one: &Organization, sequence: i64) -> Result<Vec<Value>> {
         id: one.id.into(),
         slug: one.slug.as_str().into(),
         name: one.name.as_str().into(),
+        folded_name: fold_name(&one.name).into(),
         external_id: one.external_id.as_deref().into(),
         domains: to_json(&one.domains)?.into(),
         tags: to_json(&one.tags)?.into(),
@@ -305,6 +306,11 @@ fn to_row_values(one: &Organization, sequence: i64) -> Result<Vec<Value>> {
         sequence: sequence.into(),
     };
     Ok(columns.into_vec())
+}
+
+/// A name as agents' tags are compared with it: they ignore case.
+pub fn fold_name(name: &str) -> String {
+    name.to_lowercase()
 }
 
 /// Clamps future timestamps of organizations, before the tenant's clock is set back. Returns the number of organizations.

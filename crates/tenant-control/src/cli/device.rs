@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use fleet::devices::actions::store::{change_tags, parse_tag};
 use fleet::devices::{self, ChangeOrigin, Device, DeviceId};
+use fleet::ingest_keys::{IngestKeyId, list_ingest_keys};
 use fleet::inventory::import::store::{ImportSummary, import_devices};
 use fleet::inventory::import::{self, ImportFormat};
 use fleet::inventory::merge::store::merge_duplicate;
+use fleet::inventory::store::delete_devices_of_key;
 use kernel::base::{Error, Result, StringEnum};
 
 use super::args::{TenantArgs, open_tenant};
@@ -31,8 +33,11 @@ pub enum DeviceCommand {
     },
     /// Take a device out of the inventory; if it reports again, it is a new one
     Delete {
-        #[arg(long, value_parser = parse_id)]
-        id: DeviceId,
+        #[arg(long, value_parser = parse_id, required_unless_present = "ingest_key")]
+        id: Option<DeviceId>,
+        /// Instead of one device: all that this ingest key created and no other has reported
+        #[arg(long, value_name = "ID", value_parser = parse_key_id, conflicts_with = "id")]
+        ingest_key: Option<IngestKeyId>,
         #[command(flatten)]
         of: TenantArgs,
     },
@@ -66,6 +71,10 @@ fn parse_id(text: &str) -> Result<DeviceId, String> {
     text.parse().map_err(|_| "is not the id of a device, such as dev_01jd8z6v2mfkpb7h3q9xw5t4rd".to_owned())
 }
 
+fn parse_key_id(text: &str) -> Result<IngestKeyId, String> {
+    text.parse().map_err(|_| "is not the id of an ingest key, such as ing_01jd8z6v2mfkpb7h3q9xw5t4re".to_owned())
+}
+
 fn parse_format(text: &str) -> Result<ImportFormat, String> {
     ImportFormat::parse(text).ok_or_else(|| format!("must be {}", ImportFormat::expected_names()))
 }
@@ -95,7 +104,17 @@ pub async fn run(command: DeviceCommand) -> Result<()> {
                 )),
             }
         }
-        DeviceCommand::Delete { id, of } => {
+        DeviceCommand::Delete { ingest_key: Some(key), of, .. } => {
+            let (_, _, db) = open_tenant(&of).await?;
+            if !list_ingest_keys(&db).await?.iter().any(|known| known.id == key) {
+                return Err(Error::internal(format!("there is no ingest key {key} in this tenant")));
+            }
+            let deleted = delete_devices_of_key(&db, key).await?;
+            let summary = serde_json::json!({ "ingest_key_id": key, "deleted": deleted });
+            of.output().print_value(&summary, |_| format!("{deleted} devices that only {key} reported were deleted."))
+        }
+        DeviceCommand::Delete { id: None, .. } => Err(Error::internal("say --id or --ingest-key")),
+        DeviceCommand::Delete { id: Some(id), of, .. } => {
             let (_, _, db) = open_tenant(&of).await?;
             let deleted =
                 db.write(async move |tx| devices::delete_device(tx, id, ChangeOrigin::Deliberate).await).await;

@@ -3,10 +3,9 @@
 use clap::Args;
 use kernel::base::{DAY_MS, HOUR_MS};
 
-use fleet::devices::DeviceSettings;
+use fleet::devices::{DEVICES_MAX, DeviceSettings};
 
 #[derive(Args, Clone, Copy, Debug)]
-#[expect(clippy::struct_field_names, reason = "the names of the settings")]
 pub struct DeviceArgs {
     /// How often agents are told to report
     #[arg(long, value_name = "HOURS", env = "TENANT_CONTROL_DEVICE_REPORT_HOURS", default_value_t = 24,
@@ -20,6 +19,10 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_DEVICE_STALE_DAYS", default_value_t = 30,
           value_parser = clap::value_parser!(i64).range(1..=3650))]
     pub device_stale_days: i64,
+    /// The most devices of one tenant: the report of a new one beyond is refused (an import is not)
+    #[arg(long, value_name = "N", env = "TENANT_CONTROL_DEVICES_MAX", default_value_t = DEVICES_MAX,
+          value_parser = clap::value_parser!(i64).range(1..=10_000_000))]
+    pub devices_max: i64,
 }
 
 impl DeviceArgs {
@@ -28,6 +31,7 @@ impl DeviceArgs {
             report_hours: self.device_report_hours,
             offline_after_ms: self.device_offline_hours * HOUR_MS,
             stale_after_ms: self.device_stale_days * DAY_MS,
+            devices_max: self.devices_max,
         }
     }
 

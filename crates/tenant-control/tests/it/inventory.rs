@@ -3,7 +3,9 @@
 mod agents;
 mod changes;
 mod clock;
+mod clones;
 mod counters;
+mod fleet;
 mod hostile;
 pub mod imports;
 mod kills;
@@ -18,6 +20,7 @@ mod software;
 mod together;
 mod told;
 mod unchanged;
+mod wild;
 
 use kernel::base::DAY_MS;
 use serde_json::Value;

@@ -62,7 +62,7 @@ async fn both_engines_have_the_same_tables_columns_and_indexes() {
 
 async fn sqlite_columns(store: &TestStore) -> Columns {
     let sql = "SELECT t.name, c.name, c.type, CAST(c.\"notnull\" AS TEXT)
-        FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'";
+        FROM sqlite_schema t JOIN pragma_table_xinfo(t.name) c WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'";
     let rows: Vec<(String, String, String, String)> = store.system(Purpose::Cli).list(sql, args![]).await.unwrap();
     rows.into_iter().map(|(table, column, kind, not_null)| ((table, column), (kind, not_null == "0"))).collect()
 }

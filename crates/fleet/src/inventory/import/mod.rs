@@ -99,7 +99,7 @@ const ID_COLUMN: &str = "id";
 const ORGANIZATION_COLUMN: &str = "organization";
 const CUSTOM_COLUMN: &str = "custom_fields";
 /// Columns that an import ignores.
-const IGNORED_COLUMNS: [&str; 20] = [
+const IGNORED_COLUMNS: [&str; 21] = [
     "status",
     "health",
     "last_boot_at",
@@ -107,6 +107,7 @@ const IGNORED_COLUMNS: [&str; 20] = [
     "agent.name",
     "agent.version",
     "agent.device_id",
+    "agent.tag",
     "possible_duplicate_of",
     "first_seen_at",
     "last_seen_at",

@@ -9,7 +9,8 @@ use kernel::store::{Db, Tx};
 use people::organizations::OrganizationId;
 use serde::Serialize;
 
-use super::super::store::{self, BY_SLUG, identities_of, save_identities};
+use super::super::matching;
+use super::super::store::{BY_SLUG, identities_of, save_identities};
 use super::super::{DeviceIdentifiers, blank_device};
 use super::{ImportFile, ImportRow, ImportRowError};
 use crate::devices::{self, ChangeOrigin, Device, FullDevice, LoadedDevice, ReportRowUpdate};
@@ -265,7 +266,7 @@ async fn match_row(
     let mut found = BTreeSet::new();
     for level in identifiers.identity_levels() {
         for name in &level {
-            found.extend(list_candidates(tx, name, None, preceding).await?);
+            found.extend(list_matching(tx, name, &identifiers, organization, preceding).await?);
         }
         if !found.is_empty() {
             break;
@@ -274,7 +275,7 @@ async fn match_row(
     if found.is_empty()
         && let Some(alias) = identifiers.alias_identities().into_iter().next()
     {
-        found = list_candidates_by_alias(tx, &alias, &identifiers, organization, preceding).await?;
+        found = list_matching(tx, &alias, &identifiers, organization, preceding).await?;
     }
     let mut found = found.into_iter();
     match (found.next(), found.next()) {
@@ -292,23 +293,24 @@ async fn list_candidates(
     reach: Option<OrganizationId>,
     preceding: &PrecedingRows,
 ) -> Result<Vec<ImportCandidate>> {
-    let there = store::list_by_identity(tx, name, reach).await?.into_iter();
+    let there = matching::store::list_by_identity(tx, name, reach).await?.into_iter();
     // The identities of these devices may change with their rows, so the rows decide.
     let there = there.filter(|number| !preceding.numbers.contains_key(number)).map(ImportCandidate::Stored);
     let preceding = preceding.identities.get(name).into_iter().flatten().copied().map(ImportCandidate::Preceding);
     Ok(there.chain(preceding).collect())
 }
 
-/// Devices with an alias that do not conflict with the row. Two are enough to make it ambiguous.
-async fn list_candidates_by_alias(
+/// Devices with an identity that do not conflict with the row, of the same organization or of none. Two are enough to make
+/// it ambiguous.
+async fn list_matching(
     tx: &mut Tx,
-    alias: &str,
+    name: &str,
     identifiers: &DeviceIdentifiers<'_>,
     organization: Option<OrganizationId>,
     preceding: &PrecedingRows,
 ) -> Result<BTreeSet<ImportCandidate>> {
     let mut found = BTreeSet::new();
-    for candidate in list_candidates(tx, alias, organization, preceding).await? {
+    for candidate in list_candidates(tx, name, organization, preceding).await? {
         let may_be = match candidate {
             ImportCandidate::Stored(number) => {
                 let stored = devices::find_device_by_number(tx, number).await?;

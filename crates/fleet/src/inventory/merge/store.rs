@@ -6,7 +6,7 @@ use kernel::audit::{self, NewAuditEntry};
 use kernel::base::{Error, Result};
 use kernel::store::{Db, Tx};
 
-use super::super::store::{DELETE_IDENTITY, IDENTITIES, INSERT_IDENTITY};
+use super::super::store::{DELETE_IDENTITY, IDENTITIES, INSERT_IDENTITY, SET_KEY, SEVERAL_KEYS};
 use crate::devices::actions::store::TAGS_MAX;
 use crate::devices::{
     self, ChangeOrigin, Cpu, Device, DeviceId, DeviceParts, DevicePatch, FullDevice, Os, ReportRowUpdate,
@@ -30,6 +30,7 @@ pub async fn merge_duplicate(db: &Db, keep: DeviceId, duplicate: DeviceId) -> Re
         devices::delete_device(tx, duplicate, ChangeOrigin::Deliberate).await?;
         let report_update = ReportRowUpdate::Report { digest: None, check_at: Some(now) };
         let device = devices::save_device(tx, &stored, merged, report_update, ChangeOrigin::Deliberate).await?;
+        tx.defer_exec(SET_KEY, vec![stored.number.into(), SEVERAL_KEYS.into()]).await?;
         let mut entry = audit::AuditChanges::default();
         entry.add_described("duplicate", &serde_json::Value::Null, &duplicate.to_string().into());
         audit::record_entry(tx, NewAuditEntry::new("device.merge", "device", keep).with_changes(entry)).await?;

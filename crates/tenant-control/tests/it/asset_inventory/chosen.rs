@@ -91,7 +91,7 @@ over_http! {
         assert_eq!(keys(&row), FIELDS.split_whitespace().collect());
         for (object, inner) in [
             ("os", "name version build kernel arch"), ("cpu", "model sockets cores"), ("patch", "pending failed last_installed_at"),
-            ("warranty", "start_date end_date status"), ("agent", "name version device_id"),
+            ("warranty", "start_date end_date status"), ("agent", "name version device_id tag"),
         ] {
             assert_eq!(keys(&row[object]), inner.split_whitespace().collect(), "{object}");
         }

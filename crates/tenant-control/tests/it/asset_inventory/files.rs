@@ -12,7 +12,7 @@ use crate::tickets::generous;
 const COLUMNS: &str = "id,hostname,display_name,type,platform,os.name,os.version,os.build,os.kernel,os.arch,status,health,\
     organization_id,manufacturer,model,serial_number,asset_tag,uuid,cpu.model,cpu.sockets,cpu.cores,memory_bytes,primary_ip,\
     primary_mac,last_logged_user,last_boot_at,needs_reboot,patch.pending,patch.failed,patch.last_installed_at,\
-    warranty.start_date,warranty.end_date,warranty.status,agent.name,agent.version,agent.device_id,tags,custom_fields,\
+    warranty.start_date,warranty.end_date,warranty.status,agent.name,agent.version,agent.device_id,agent.tag,tags,custom_fields,\
     possible_duplicate_of,first_seen_at,last_seen_at,inventory_at,deleted_at,version,created_at,updated_at";
 
 async fn file(server: &Server, tenancy: &Tenancy, query: &str) -> Answer {
@@ -111,6 +111,7 @@ async fn odd(server: &Server) -> Tenancy {
     (all.patch.pending, all.patch.failed, all.patch.last_installed_at) = (Some(0), Some(3), Some(now));
     (all.warranty.start_date, all.warranty.end_date) = (some("2020-01-01"), some("2021-01-01"));
     (all.agent.name, all.agent.version, all.agent.device_id) = (some("Agent"), some("2.6"), some("web01-2026"));
+    all.agent.tag = some("globex");
     (all.first_seen_at, all.last_seen_at, all.inventory_at) = (Some(now), Some(now), Some(now));
     (all.primary_ip, all.primary_mac) = (some("192.0.2.1"), some("02:fc:00:00:00:01"));
     add_all(server, &acme, devices).await;

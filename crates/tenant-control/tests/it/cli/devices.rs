@@ -239,6 +239,9 @@ async fn devices_are_tagged_merged_and_deleted_and_the_trail_says_so() {
     assert_eq!(deleted.shown(&desk), "exit 0\nstdout:\nDevice dev_ID was deleted.\n");
     let again = desk.run(&device("delete", &["--id", first]));
     assert_eq!((again.code, again.stderr), (1, format!("error: there is no device {first} in this tenant\n")));
+    let nothing = desk.run(&device("delete", &["--ingest-key", "ing_01jd8z6v2mfkpb7h3q9xw5t4re"]));
+    assert_eq!((nothing.code, nothing.stderr.contains("there is no ingest key")), (1, true), "{}", nothing.stderr);
+    assert_eq!(desk.run(&device("delete", &[])).code, 2);
     let itself = desk.run(&device("merge", &["--id", first, "--duplicate", first]));
     assert_eq!((itself.code, itself.stderr.as_str()), (1, "error: A device cannot be merged with itself.\n"));
     assert_eq!(desk.run(&device("tag", &["--id", "nope", "--add", "x"])).code, 2);

@@ -29,7 +29,7 @@ over_http! {
         let none = Value::Null;
         for (n, (tag, expected)) in [
             ("globex", &globex), ("Globex Inc.", &globex), (" globex ", &globex), ("Initech", &named),
-            ("initech-llc", &named), ("initech", &none), ("Globex", &none), ("Twice", &none), ("foreign", &none),
+            ("initech-llc", &named), ("initech", &named), ("Globex", &globex), ("Twice", &none), ("foreign", &none),
             ("Foreign", &none), ("nobody", &none), ("", &none), ("%", &none), ("' OR 1=1 --", &none),
         ]
         .into_iter()

@@ -74,7 +74,7 @@ over_http! {
             },
             "cpu": {"model": "Intel(R) Xeon(R) Processor @ 2.50GHz", "sockets": 1, "cores": 2},
             "memory_bytes": 24_103 * MIB, "last_boot_at": "2026-11-15T13:53:06.000Z",
-            "agent": {"name": "FusionInventory-Agent", "version": "2.6-3", "device_id": "vm-2026-11-16-12-35-31"},
+            "agent": {"name": "FusionInventory-Agent", "version": "2.6-3", "device_id": "vm-2026-11-16-12-35-31", "tag": "acme"},
             "disks": [{
                 "name": "vda", "model": null, "serial": "overlayblk", "size_bytes": 274_877_000_000_i64, "interface": null,
             }],
@@ -106,7 +106,7 @@ over_http! {
             },
             "cpu": {"model": "Intel(R) Xeon(R) Processor @ 2.50GHz", "sockets": 1, "cores": 2},
             "memory_bytes": 24_103 * MIB,
-            "agent": {"name": "OCS-NG_unified_unix_agent", "version": "2.10.0", "device_id": "vm-2026-11-16-12-35-32"},
+            "agent": {"name": "OCS-NG_unified_unix_agent", "version": "2.10.0", "device_id": "vm-2026-11-16-12-35-32", "tag": "acme"},
             "disks": [{
                 "name": "vda", "model": null, "serial": null, "size_bytes": 274_877_906_944_i64, "interface": null,
             }],
@@ -140,7 +140,7 @@ over_http! {
             },
             "cpu": {"model": "Intel(R) Xeon(R) Processor", "sockets": 1, "cores": 2},
             "memory_bytes": 24_104 * MIB, "last_boot_at": "2026-11-14T23:57:31.000Z",
-            "agent": {"name": "GLPI-Agent", "version": "1.12-dev", "device_id": "web01-2026-11-15-00-18-42"},
+            "agent": {"name": "GLPI-Agent", "version": "1.12-dev", "device_id": "web01-2026-11-15-00-18-42", "tag": "CUST-42"},
             "disks": [{
                 "name": "vda", "model": null, "serial": "overlayblk", "size_bytes": 274_877_000_000_i64, "interface": null,
             }],
