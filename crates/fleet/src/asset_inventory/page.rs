@@ -7,11 +7,10 @@ use kernel::base::Result;
 use kernel::http::{PAGE_BYTES_MAX, PageBytes};
 use kernel::store::Db;
 
-use super::find::search::DeviceSearch;
-use super::find::{DeviceSortKey, Filter, change_key};
+use super::find::search::{DeviceSearch, FoundDevice};
+use super::find::{DeviceOrder, DeviceSortKey, Filter};
 use super::shown::{FieldSelection, InventoryDevice};
 use super::{DevicePart, store};
-use crate::devices::StoredDevice;
 
 /// Devices of the first step when software is included: each may have thousands of packages.
 const SOFTWARE_ROWS_FIRST: usize = 8;
@@ -22,6 +21,7 @@ const PARTS_ROWS_MAX: usize = 4;
 /// The devices to read, and the fields of each.
 pub struct DeviceQuery {
     pub filter: Filter,
+    pub order: DeviceOrder,
     pub selection: FieldSelection,
 }
 
@@ -60,7 +60,7 @@ impl DeviceQuery {
         limit: usize,
         likely: usize,
     ) -> Result<DevicePage> {
-        let mut search = DeviceSearch::for_filter(db, &self.filter).await?;
+        let mut search = DeviceSearch::for_filter(db, &self.filter, self.order).await?;
         let (mut page, mut position, mut step) = (DevicePage::default(), after, likely.clamp(1, limit.max(1)));
         loop {
             let (devices, next) = search.load_devices(position, step).await?;
@@ -68,7 +68,7 @@ impl DeviceQuery {
             if page.is_full {
                 return Ok(page);
             }
-            page.next = next;
+            page.next.clone_from(&next);
             let left = limit.saturating_sub(page.rows.len());
             if next.is_none() || left == 0 || !search.has_row_budget() {
                 return Ok(page);
@@ -79,29 +79,21 @@ impl DeviceQuery {
     }
 
     /// Appends devices to the page until one does not fit.
-    async fn append_devices(&self, db: &Db, page: &mut DevicePage, devices: &[StoredDevice]) -> Result<()> {
+    async fn append_devices(&self, db: &Db, page: &mut DevicePage, devices: &[FoundDevice]) -> Result<()> {
         for some in devices.chunks(PARTS_ROWS_MAX) {
-            let numbers: Vec<i64> = some.iter().map(|stored| stored.number).collect();
+            let numbers: Vec<i64> = some.iter().map(|found| found.stored.number).collect();
             let mut parts = store::load_parts(db, &self.selection.include, &numbers).await?;
-            for stored in some {
+            for FoundDevice { key, stored } in some {
                 let parts = parts.remove(&stored.number).unwrap_or_default();
                 let fields = self.selection.fields.clone();
                 let row = InventoryDevice { device: stored.device.clone(), parts, history: None, fields };
                 if !page.try_append(row) {
                     return Ok(());
                 }
-                page.next = Some(self.sort_key(stored));
+                page.next = Some(key.clone());
             }
         }
         Ok(())
-    }
-
-    /// The sort key of a device in this list.
-    fn sort_key(&self, stored: &StoredDevice) -> DeviceSortKey {
-        match self.filter.updated_since {
-            Some(_) => DeviceSortKey::Change(change_key(stored)),
-            None => DeviceSortKey::Newest(stored.number),
-        }
     }
 }
 
@@ -149,6 +141,7 @@ fn estimate_size_bytes(row: &InventoryDevice) -> usize {
         &device.agent.name,
         &device.agent.version,
         &device.agent.device_id,
+        &device.agent.tag,
     ];
     let texts: usize = texts.into_iter().flatten().map(String::len).sum();
     let tags: usize = device.tags.iter().map(String::len).sum();

@@ -18,7 +18,7 @@ use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as Described, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use super::find::{DeviceSortKey, Filter, SoftwareFilter};
+use super::find::{DeviceOrder, DeviceSortKey, Filter, SoftwareFilter};
 use super::page::DeviceQuery;
 use super::shown::{FieldSelection, InventoryDevice};
 use super::{InventorySummary, InventoryView, ListFormat, columns, store, summary};
@@ -52,6 +52,7 @@ pub struct ListQuery {
     format: ListFormat,
     selection: FieldSelection,
     filter: Filter,
+    order: DeviceOrder,
     page: PageRequest,
     /// The organization of a summary.
     organization: Option<IdOrNone<OrganizationId>>,
@@ -79,6 +80,7 @@ impl FromParams for ListQuery {
         }
         let choice = take_selection(params)?;
         let filter = take_filter(params)?;
+        let order = take_order(params, &filter)?;
         let of = filter.organization_id.as_ref().and_then(|any| any.first().copied());
         if view == Some(InventoryView::Summary) && filter.organization_id.as_ref().is_some_and(|any| any.len() > 1) {
             return Err(Error::new(Code::InvalidParameter, "A summary is of all devices or of one organization."));
@@ -89,6 +91,7 @@ impl FromParams for ListQuery {
             format,
             selection: choice,
             filter,
+            order,
             organization: of,
             page: PageRequest::take_page(params)?,
         })
@@ -113,6 +116,14 @@ fn refuse_beside_view(params: &Params, view: Option<InventoryView>, has_id: bool
                 "health",
                 "tag",
                 "software",
+                "hostname",
+                "serial_number",
+                "os",
+                "last_seen_before",
+                "needs_reboot",
+                "warranty",
+                "possible_duplicate",
+                "sort",
                 "q",
                 "updated_since",
                 "fields",
@@ -157,6 +168,13 @@ fn take_filter(params: &mut Params) -> Result<Filter> {
     let updated = "Changed at this moment or later, in the order of the changes, with deleted devices as tombstones. A reader \
                    that\ngoes on by cursor, or from the last `updated_at` it has seen, misses nothing. What is deleted is shown whatever\n\
                    `software` it had.";
+    let hostnames = any("hostname", "With any of these hostnames, as a comma list; whole, ignoring case.");
+    let serials = any("serial_number", "With any of these serial numbers, as a comma list; whole, ignoring case.");
+    let systems = any("os", "Whose system's name begins with any of these, as a comma list, such as `windows 11`.");
+    let seen = "Last seen before this moment. Devices that have never reported are left out.";
+    let flag = |name, about| QueryParam::new(name, about).with_pattern("^(true|false)$");
+    let reboot = flag("needs_reboot", "`true`: those that need a reboot; `false`: the others.");
+    let duplicate = flag("possible_duplicate", "`true`: those with a `possible_duplicate_of`; `false`: the others.");
     Ok(Filter {
         organization_id: params.take_list(organizations, "the id of an organization or none", IdOrNone::parse)?,
         r#type: params.take_enums(any("type", "Any of these, as a comma list."))?,
@@ -165,9 +183,33 @@ fn take_filter(params: &mut Params) -> Result<Filter> {
         health: params.take_enums(any("health", "Any of these, as a comma list."))?,
         tag: params.take_list(tags, "a tag", text)?,
         software: params.take_list(software, "name or name@version", SoftwareFilter::parse)?,
+        hostname: params.take_list(hostnames, "a hostname", text)?,
+        serial_number: params.take_list(serials, "a serial number", text)?,
+        os: params.take_list(systems, "the beginning of a name", text)?,
+        last_seen_before: params.take_time(QueryParam::new("last_seen_before", seen))?,
+        needs_reboot: params.take_parsed(reboot, parse_flag)?,
+        warranty: params.take_enums(any("warranty", "Any of these, as a comma list."))?,
+        possible_duplicate: params.take_parsed(duplicate, parse_flag)?,
         words: params.take_parsed(QueryParam::new("q", q).with_length(1, Q_CHARS_MAX), parse_q)?.unwrap_or_default(),
         updated_since: params.take_time(QueryParam::new("updated_since", updated))?,
     })
+}
+
+fn take_order(params: &mut Params, filter: &Filter) -> Result<DeviceOrder> {
+    let sort = "`hostname`, `last_seen_at`, `updated_at` or `created_at`; with `-` before it descending. Devices without the \
+                value\ncome last. Newest first when omitted; not with `updated_since`, which has an order of its own.";
+    let sort = QueryParam::new("sort", sort).with_pattern("^-?(hostname|last_seen_at|updated_at|created_at)$");
+    let order = params.take_parsed(sort, DeviceOrder::parse)?;
+    if order.is_some() && filter.updated_since.is_some() {
+        let detail =
+            "The query parameter sort cannot be combined with updated_since, which lists changes in their order.";
+        return Err(Error::new(Code::InvalidParameter, detail));
+    }
+    Ok(order.unwrap_or(DeviceOrder::NEWEST))
+}
+
+fn parse_flag(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| "must be true or false".to_owned())
 }
 
 /// Files with `fields=hostname`, as NDJSON and as CSV.
@@ -248,7 +290,7 @@ pub async fn read_asset_inventory(
     query: QueryString<ListQuery>,
 ) -> Result<InventoryAnswer> {
     let db = caller.db();
-    let ListQuery { id, view, format, selection, filter, page, organization } = query.parse()?;
+    let ListQuery { id, view, format, selection, filter, order, page, organization } = query.parse()?;
     match (id, view) {
         (Some(id), Some(_)) => {
             let after = page.cursor_key(&caller, PATH)?;
@@ -265,7 +307,7 @@ pub async fn read_asset_inventory(
         }
         (None, None) => {}
     }
-    let device_query = DeviceQuery { filter, selection };
+    let device_query = DeviceQuery { filter, order, selection };
     let encoding = match format {
         ListFormat::Json => {
             let after: Option<DeviceSortKey> = page.cursor_key(&caller, PATH)?;

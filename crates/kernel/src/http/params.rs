@@ -58,7 +58,7 @@ impl<T: FromParams> QueryString<T> {
         let known = if value.is_ok() { Vec::new() } else { known_params::<T>() };
         match params.given.iter().find(|(name, _)| known.iter().all(|known| known.param.name != name)) {
             None => value,
-            Some((name, _)) => Err(unknown_parameter(name)),
+            Some((name, _)) => Err(unknown_parameter(name, &known_params::<T>())),
         }
     }
 }
@@ -316,8 +316,12 @@ fn shorten_name(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect()
 }
 
-fn unknown_parameter(name: &str) -> Error {
-    Error::new(Code::UnknownParameter, format!("The query parameter {:?} is not known here.", shorten_name(name)))
+fn unknown_parameter(name: &str, known: &[KnownParam]) -> Error {
+    let known: Vec<&str> = known.iter().map(|known| known.param.name).collect();
+    let known =
+        if known.is_empty() { "There are none.".to_owned() } else { format!("Known are {}.", known.join(", ")) };
+    let name = shorten_name(name);
+    Error::new(Code::UnknownParameter, format!("The query parameter {name:?} is not known here. {known}"))
 }
 
 fn invalid_parameter(name: &str, detail: &str) -> Error {

@@ -5,7 +5,7 @@ use super::{Tick, Value};
 use crate::base::{Id, Identified, Result, Timestamp};
 
 /// The sort key of a record in a list. No two records of the list share one.
-pub trait CursorKey: Copy {
+pub trait CursorKey: Clone {
     /// The values of the list's sort columns.
     fn to_position(self) -> Vec<Value>;
 

@@ -83,7 +83,7 @@ pub struct ChangeWalk {
 
 impl ChangeWalk {
     /// About so many next changes, unfiltered.
-    pub async fn read_step<T: FromRow + 'static, K: CursorKey + Ord>(
+    pub async fn read_step<T: FromRow + 'static, K: CursorKey + Copy + Ord>(
         &self,
         db: &Db,
         after: Option<ChangeKey<K>>,

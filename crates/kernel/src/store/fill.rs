@@ -60,7 +60,7 @@ impl<T, K> ListStep<T, K> {
 
 /// Reads steps until the page is full, and returns it with the key after which the next page starts, if there is one. When
 /// the row budget is spent, the page may be short or even empty before the end of the list.
-pub async fn fill_page<T, K: Copy, F: Future<Output = Result<ListStep<T, K>>>>(
+pub async fn fill_page<T, K: Clone, F: Future<Output = Result<ListStep<T, K>>>>(
     budget: &mut RowBudget,
     (after, limit, first_step): (Option<K>, usize, usize),
     sort_key: impl Fn(&T) -> K,
@@ -68,7 +68,7 @@ pub async fn fill_page<T, K: Copy, F: Future<Output = Result<ListStep<T, K>>>>(
 ) -> Result<(Vec<T>, Option<K>)> {
     let (mut rows, mut position, mut step) = (Vec::new(), after, first_step);
     loop {
-        let ListStep { matches, examined, next } = read_step(position, step).await?;
+        let ListStep { matches, examined, next } = read_step(position.clone(), step).await?;
         rows.extend(matches);
         budget.rows_left = budget.rows_left.saturating_sub(examined);
         if next.is_none() || rows.len() > limit || !budget.has_rows() {

@@ -53,7 +53,7 @@ pub struct IndexWalk<K> {
     pub exact: bool,
 }
 
-impl<K: CursorKey + Ord + Send + Sync> IndexWalk<K> {
+impl<K: CursorKey + Copy + Ord + Send + Sync> IndexWalk<K> {
     /// A walk with one arm for each of these distinct values, all with the same bounds.
     pub fn new(text: &'static str, values: Vec<Vec<Value>>, keys: Range<K>, exact: bool) -> Self {
         let (least, below) = (keys.start, keys.end);
@@ -112,7 +112,7 @@ impl<T: FromRow> FromRow for ArmRow<T> {
 }
 
 /// Reads the next `rows` rows of each arm.
-async fn read_arms<T: FromRow + 'static, K: CursorKey>(
+async fn read_arms<T: FromRow + 'static, K: CursorKey + Copy>(
     db: &Db,
     text: &str,
     arms: &[Arm<K>],

@@ -12,6 +12,7 @@ mod model;
 mod one;
 mod pages;
 mod refused;
+mod sorts;
 mod summary;
 mod sync;
 mod words;

@@ -104,6 +104,8 @@ const COMPOSED: &[&str] = &[
     "DATES",
     "BY_EXTERNAL_ID",
     "CHANGES",
+    "HOSTNAMES",
+    "SEEN",
     "VERSIONS_OF",
     "DISKS",
     "VOLUMES",
@@ -161,7 +163,18 @@ const INVENTORY_FILTERS: &[&str] = &[
     "&q=h+02fc",
     "&health=healthy,unknown&status=offline,online&software=bash",
     "&include=disks,volumes,nics,software",
+    "&hostname=host-1",
+    "&serial_number=a,b",
+    "&os=debian",
+    "&needs_reboot=true",
+    "&warranty=expired,active",
+    "&possible_duplicate=true",
+    "&last_seen_before=2026-12-31T00:00:00Z",
 ];
+
+/// Every order of the inventory.
+const INVENTORY_SORTS: &[&str] =
+    &["hostname", "-hostname", "last_seen_at", "-last_seen_at", "updated_at", "-updated_at", "created_at"];
 
 /// Asks every list in all ways that make its SQL another, and tells how it has asked.
 async fn ask_all(server: &Server) -> Vec<String> {
@@ -206,6 +219,7 @@ async fn ask_all(server: &Server) -> Vec<String> {
             targets.push(format!("{INVENTORY}?limit=1{filter}{more}"));
         }
     }
+    targets.extend(INVENTORY_SORTS.iter().map(|sort| format!("{INVENTORY}?limit=1&sort={sort}")));
     for time in ["", "&since=2026-01-01T00:00:00Z&until=2026-12-31T00:00:00Z"] {
         targets.extend(combinations(&audit).iter().map(|query| format!("{AUDIT}?limit=1{query}{time}")));
         targets.extend(combinations(&runs).iter().map(|query| format!("{WORKFLOWS}?view=runs&limit=1{query}{time}")));

@@ -1,5 +1,6 @@
 //! The filter of devices, and the index terms that it translates to.
 
+mod order;
 pub mod search;
 pub mod store;
 
@@ -7,13 +8,15 @@ use std::collections::BTreeSet;
 
 use feature_kit::{IdOrNone, Q_CHARS_MAX, is_word_prefix, split_words};
 use kernel::base::{StringEnum, Timestamp};
-use kernel::store::{ChangeKey, ListKey};
+use kernel::store::ChangeKey;
 use people::organizations::OrganizationId;
 
 use crate::devices::{
-    self, Device, DeviceHealth, DeviceStatus, Platform, StoredDevice, Type, VERSION_SEPARATOR, compact_mac,
-    format_term, searchable_words, software_name,
+    self, Device, DeviceHealth, DeviceStatus, Platform, StoredDevice, Type, VERSION_SEPARATOR, WarrantyStatus,
+    compact_mac, fold_os_name, format_term, searchable_words, software_name,
 };
+
+pub use order::{DeviceOrder, DeviceSortBy, DeviceSortKey, OrderKey};
 
 /// Which devices match; `None` matches all.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +29,17 @@ pub struct Filter {
     pub health: Option<Vec<DeviceHealth>>,
     pub tag: Option<Vec<String>>,
     pub software: Option<Vec<SoftwareFilter>>,
+    /// Whole hostnames; case is ignored.
+    pub hostname: Option<Vec<String>>,
+    /// Whole serial numbers; case is ignored.
+    pub serial_number: Option<Vec<String>>,
+    /// How the names of operating systems begin; case is ignored.
+    pub os: Option<Vec<String>>,
+    pub last_seen_before: Option<Timestamp>,
+    pub needs_reboot: Option<bool>,
+    pub warranty: Option<Vec<WarrantyStatus>>,
+    /// Whether the device is flagged as a possible duplicate of another.
+    pub possible_duplicate: Option<bool>,
     /// The words of `q` as written.
     pub words: Vec<String>,
     pub updated_since: Option<Timestamp>,
@@ -78,12 +92,24 @@ impl Filter {
         fn is_any_of<T: PartialEq>(accepted: Option<&Vec<T>>, value: &T) -> bool {
             accepted.is_none_or(|accepted| accepted.contains(value))
         }
+        fn is_same_text(accepted: Option<&Vec<String>>, value: Option<&str>) -> bool {
+            let is_same =
+                |value: &str| accepted.into_iter().flatten().any(|one| one.to_lowercase() == value.to_lowercase());
+            accepted.is_none() || value.is_some_and(is_same)
+        }
         is_any_of(self.organization_id.as_ref(), &IdOrNone(device.organization_id))
             && is_any_of(self.r#type.as_ref(), &device.r#type)
             && is_any_of(self.platform.as_ref(), &device.platform)
             && is_any_of(self.status.as_ref(), &device.status)
             && is_any_of(self.health.as_ref(), &device.health)
             && self.tag.as_ref().is_none_or(|accepted| device.tags.iter().any(|tag| accepted.contains(tag)))
+            && is_same_text(self.hostname.as_ref(), device.hostname.as_deref())
+            && is_same_text(self.serial_number.as_ref(), device.serial_number.as_deref())
+            && self.matches_os(device)
+            && self.last_seen_before.is_none_or(|before| device.last_seen_at.is_some_and(|seen| seen < before))
+            && self.needs_reboot.is_none_or(|needed| device.needs_reboot.unwrap_or(false) == needed)
+            && is_any_of(self.warranty.as_ref(), &device.warranty.status)
+            && self.possible_duplicate.is_none_or(|flagged| device.possible_duplicate_of.is_some() == flagged)
             && self.updated_since.is_none_or(|since| device.updated_at >= since)
             && self.matches_words(device)
     }
@@ -97,6 +123,12 @@ impl Filter {
     pub fn matches_software(&self, name: &str, versions: &str) -> bool {
         let has = |requested: &String| versions.split(VERSION_SEPARATOR).any(|version| version == requested);
         self.software.iter().flatten().any(|one| one.name == name && one.version.as_ref().is_none_or(has))
+    }
+
+    fn matches_os(&self, device: &Device) -> bool {
+        let Some(starts) = &self.os else { return true };
+        let name = device.os.name.as_deref().map(fold_os_name).unwrap_or_default();
+        starts.iter().any(|start| name.starts_with(&fold_os_name(start)))
     }
 
     fn matches_words(&self, device: &Device) -> bool {
@@ -123,16 +155,33 @@ impl Filter {
         let organizations = self.organization_id.as_ref().map(|any| {
             DeviceSet::Terms(any.iter().map(|id| format_term(devices::ORGANIZATION_TERM, &id.to_string())).collect())
         });
+        let flagged = self.possible_duplicate.filter(|flagged| *flagged);
+        let flagged = flagged.map(|_| DeviceSet::Terms(vec![format_term(devices::FLAG_TERM, devices::DUPLICATE_FLAG)]));
+        let reboot = self.needs_reboot.filter(|needed| *needed);
+        let reboot = reboot.map(|_| DeviceSet::Terms(vec![format_term(devices::FLAG_TERM, devices::REBOOT_FLAG)]));
+        let os = self.os.as_ref().map(|starts| DeviceSet::Prefixes {
+            whole: Vec::new(),
+            starts: starts.iter().map(|start| format_term(devices::OS_TERM, &fold_os_name(start))).collect(),
+        });
         let rest = [
             tags,
+            flagged,
+            reboot,
             organizations,
+            enum_terms(devices::WARRANTY_TERM, self.warranty.as_ref()),
             enum_terms(devices::HEALTH_TERM, self.health.as_ref()),
             enum_terms(devices::STATUS_TERM, self.status.as_ref()),
             enum_terms(devices::TYPE_TERM, self.r#type.as_ref()),
             enum_terms(devices::PLATFORM_TERM, self.platform.as_ref()),
+            os,
         ];
         let words = self.words.iter().map(|word| candidate_set_for_word(word));
-        software.into_iter().chain(words).chain(rest.into_iter().flatten()).collect()
+        // One hostname or serial number is found by its words; of several, some other set is walked.
+        let names = [&self.hostname, &self.serial_number].into_iter().filter_map(|any| match any.as_deref() {
+            Some([one]) => Some(candidate_set_for_word(one)),
+            _ => None,
+        });
+        software.into_iter().chain(names).chain(words).chain(rest.into_iter().flatten()).collect()
     }
 }
 
@@ -178,9 +227,6 @@ fn parse_whole_mac(word: &str) -> Option<String> {
     let is_written = is_even(&[':', '-'], 2) || is_even(&['.'], 4) || is_even(&['-'], 6) || is_even(&[], 12);
     compact_mac(word).filter(|digits| is_written && digits.len() == 12)
 }
-
-/// A position in the list: by the device's number, or by its last change.
-pub type DeviceSortKey = ListKey<i64, i64>;
 
 pub fn change_key(stored: &StoredDevice) -> ChangeKey<i64> {
     ChangeKey { at: stored.device.updated_at, sequence: stored.sequence, key: stored.number }

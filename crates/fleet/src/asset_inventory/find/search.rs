@@ -5,10 +5,10 @@
 
 use kernel::base::Result;
 use kernel::store::delta::ChangeWalk;
-use kernel::store::{ChangeKey, Db, ListKey, ListStep, RowBudget, fill_page, find_smallest_set};
+use kernel::store::{ChangeKey, Db, ListStep, RowBudget, fill_page, find_smallest_set, pair_rows};
 
 use super::store;
-use super::{DeviceSet, DeviceSortKey, Filter, change_key};
+use super::{DeviceOrder, DeviceSet, DeviceSortKey, Filter, OrderKey, change_key};
 use crate::devices::{StoredDevice, software};
 
 /// Least cost of a step that filters by version: it may skip thousands of entries with other versions.
@@ -20,6 +20,7 @@ const SMALL_SET_MAX: usize = 500;
 pub struct DeviceSearch<'a> {
     db: &'a Db,
     filter: &'a Filter,
+    order: DeviceOrder,
     plan: DeviceQueryPlan,
     budget: RowBudget,
 }
@@ -36,9 +37,16 @@ enum DeviceQueryPlan {
     FullScan,
 }
 
+/// A matching device, with its position in the list.
+pub struct FoundDevice {
+    pub key: DeviceSortKey,
+    pub stored: StoredDevice,
+}
+
 impl<'a> DeviceSearch<'a> {
-    pub async fn for_filter(db: &'a Db, filter: &'a Filter) -> Result<Self> {
-        Ok(DeviceSearch { db, filter, plan: choose_plan(db, filter).await?, budget: RowBudget::default() })
+    pub async fn for_filter(db: &'a Db, filter: &'a Filter, order: DeviceOrder) -> Result<Self> {
+        let plan = choose_plan(db, filter).await?;
+        Ok(DeviceSearch { db, filter, order, plan, budget: RowBudget::default() })
     }
 
     /// Whether the row budget of the request allows another step.
@@ -51,54 +59,107 @@ impl<'a> DeviceSearch<'a> {
         &mut self,
         after: Option<DeviceSortKey>,
         limit: usize,
-    ) -> Result<(Vec<StoredDevice>, Option<DeviceSortKey>)> {
-        let (db, filter, budget) = (self.db, self.filter, &mut self.budget);
-        if let DeviceQueryPlan::Changes(walk) = &self.plan {
-            let start = (after.and_then(ListKey::change), limit, limit + 1);
-            let (found, next) = fill_page(budget, start, change_key, |after, rows| async move {
-                let ListStep { matches: keys, examined, next } =
-                    walk.read_step(db, after, rows, |key: &ChangeKey<i64>| *key).await?;
-                Ok(ListStep { matches: store::load_matching_changes(db, filter, &keys).await?, examined, next })
-            })
-            .await?;
-            return Ok((found, next.map(ListKey::Change)));
-        }
-        let start = (after.and_then(ListKey::newest), limit, limit + 1);
+    ) -> Result<(Vec<FoundDevice>, Option<DeviceSortKey>)> {
+        let (db, filter, order, budget) = (self.db, self.filter, self.order, &mut self.budget);
+        let start = (after, limit, limit + 1);
         let plan = &self.plan;
-        let (found, next) = fill_page(
+        fill_page(
             budget,
             start,
-            |stored: &StoredDevice| stored.number,
+            |found: &FoundDevice| found.key.clone(),
             |after, rows| async move {
-                let below = after.unwrap_or(i64::MAX);
                 match plan {
-                    DeviceQueryPlan::Members(members) => {
-                        let passed = members.partition_point(|number| *number >= below);
-                        let (some, rest) = members[passed..].split_at(rows.min(members.len() - passed));
-                        let next = some.last().copied().filter(|_| !rest.is_empty());
-                        let matches = store::load_matching(db, filter, some).await?;
-                        // The set is small: it is always read to its end.
-                        Ok(ListStep { matches, examined: 0, next })
-                    }
-                    DeviceQueryPlan::IndexWalk(set) => {
-                        let (numbers, next) = store::walk_set(db, filter, set, below, rows).await?;
-                        let least = if filter.has_software_version() { VERSION_STEP_COST_MIN } else { 0 };
-                        let matches = store::load_matching(db, filter, &numbers).await?;
-                        Ok(ListStep { matches, examined: numbers.len().max(least), next })
-                    }
-                    DeviceQueryPlan::FullScan | DeviceQueryPlan::Changes(_) => {
-                        let devices = store::list_all(db, below, rows).await?;
-                        let examined = devices.len();
-                        let next = devices.last().filter(|_| examined == rows).map(|stored| stored.number);
-                        let step = ListStep { matches: devices, examined, next };
-                        Ok(step.retain_matches(|stored| filter.matches_device(&stored.device)))
-                    }
+                    DeviceQueryPlan::Changes(walk) => step_changes(db, filter, walk, after, rows).await,
+                    _ if order == DeviceOrder::NEWEST => step_newest(db, filter, plan, after, rows).await,
+                    _ => step_in_order(db, filter, plan, order, after.and_then(DeviceSortKey::order), rows).await,
                 }
             },
         )
-        .await?;
-        Ok((found, next.map(ListKey::Newest)))
+        .await
     }
+}
+
+type DeviceStep = ListStep<FoundDevice, DeviceSortKey>;
+
+async fn step_changes(
+    db: &Db,
+    filter: &Filter,
+    walk: &ChangeWalk,
+    after: Option<DeviceSortKey>,
+    rows: usize,
+) -> Result<DeviceStep> {
+    let after = after.and_then(|key| key.change());
+    let ListStep { matches: keys, examined, next } =
+        walk.read_step(db, after, rows, |key: &ChangeKey<i64>| *key).await?;
+    let found = store::load_matching_changes(db, filter, &keys).await?;
+    let matches =
+        found.into_iter().map(|stored| FoundDevice { key: DeviceSortKey::Change(change_key(&stored)), stored });
+    Ok(ListStep { matches: matches.collect(), examined, next: next.map(DeviceSortKey::Change) })
+}
+
+async fn step_newest(
+    db: &Db,
+    filter: &Filter,
+    plan: &DeviceQueryPlan,
+    after: Option<DeviceSortKey>,
+    rows: usize,
+) -> Result<DeviceStep> {
+    let below = after.and_then(|key| key.newest()).unwrap_or(i64::MAX);
+    let ListStep { matches, examined, next } = match plan {
+        DeviceQueryPlan::Members(members) => {
+            let passed = members.partition_point(|number| *number >= below);
+            let (some, rest) = members[passed..].split_at(rows.min(members.len() - passed));
+            let next = some.last().copied().filter(|_| !rest.is_empty());
+            // The set is small: it is always read to its end.
+            ListStep { matches: store::load_matching(db, filter, some).await?, examined: 0, next }
+        }
+        DeviceQueryPlan::IndexWalk(set) => {
+            let (numbers, next) = store::walk_set(db, filter, set, below, rows).await?;
+            let least = if filter.has_software_version() { VERSION_STEP_COST_MIN } else { 0 };
+            let matches = store::load_matching(db, filter, &numbers).await?;
+            ListStep { matches, examined: numbers.len().max(least), next }
+        }
+        DeviceQueryPlan::FullScan | DeviceQueryPlan::Changes(_) => {
+            let devices = store::list_all(db, below, rows).await?;
+            let examined = devices.len();
+            let next = devices.last().filter(|_| examined == rows).map(|stored| stored.number);
+            let step = ListStep { matches: devices, examined, next };
+            step.retain_matches(|stored| filter.matches_device(&stored.device))
+        }
+    };
+    let matches = matches.into_iter().map(|stored| FoundDevice { key: DeviceSortKey::Newest(stored.number), stored });
+    Ok(ListStep { matches: matches.collect(), examined, next: next.map(DeviceSortKey::Newest) })
+}
+
+/// A small set is sorted in memory; otherwise the index of the order is walked, and each device is filtered.
+async fn step_in_order(
+    db: &Db,
+    filter: &Filter,
+    plan: &DeviceQueryPlan,
+    order: DeviceOrder,
+    after: Option<OrderKey>,
+    rows: usize,
+) -> Result<DeviceStep> {
+    if let DeviceQueryPlan::Members(members) = plan {
+        let is_behind = |key: &OrderKey| after.as_ref().is_none_or(|after| order.compare_keys(key, after).is_gt());
+        let found = store::load_matching(db, filter, members).await?;
+        let keyed = found.into_iter().map(|stored| (order.sort_key_of(&stored), stored));
+        let mut keyed: Vec<(OrderKey, StoredDevice)> = keyed.filter(|(key, _)| is_behind(key)).collect();
+        keyed.sort_by(|(a, _), (b, _)| order.compare_keys(a, b));
+        let next = keyed.get(rows.wrapping_sub(1)).filter(|_| keyed.len() > rows).map(|(key, _)| key.clone());
+        keyed.truncate(rows);
+        let matches = keyed.into_iter().map(|(key, stored)| FoundDevice { key: DeviceSortKey::Order(key), stored });
+        return Ok(ListStep { matches: matches.collect(), examined: 0, next: next.map(DeviceSortKey::Order) });
+    }
+    let keys = store::walk_order(db, order, after.as_ref(), rows).await?;
+    let numbers: Vec<i64> = keys.iter().map(|key| key.number).collect();
+    let found = store::load_matching(db, filter, &numbers).await?;
+    let next = keys.last().filter(|_| keys.len() == rows).cloned();
+    // The key is the one that was walked: the device may have been seen again since.
+    let matches = pair_rows(&keys, |key| key.number, found, |stored| stored.number)
+        .map(|(key, stored)| FoundDevice { key: DeviceSortKey::Order(key.clone()), stored })
+        .collect();
+    Ok(ListStep { matches, examined: keys.len(), next: next.map(DeviceSortKey::Order) })
 }
 
 async fn choose_plan(db: &Db, filter: &Filter) -> Result<DeviceQueryPlan> {

@@ -9,7 +9,7 @@ use kernel::store::{ArmSql, ChangeKey, Compare, Db, IndexWalk, Postings, Select,
 
 use people::organizations::OrganizationId;
 
-use super::{DeviceSet, Filter, change_key};
+use super::{DeviceOrder, DeviceSet, DeviceSortBy, Filter, OrderKey, change_key};
 use crate::devices::{DEVICE_LIST, StoredDevice, software};
 
 /// A query that may read more rows runs off the request threads.
@@ -35,6 +35,12 @@ kernel::statements! {
     CHANGES = "SELECT updated_at, sequence, number FROM devices WHERE tenant_id = $1";
     ONE = kernel::sql![FULL, " AND number = $2"];
     ALL = kernel::sql![FULL, " AND deleted_at IS NULL AND number < $2"];
+    // Keys of a sorted list: a text, a number, a sequence and the number of the device.
+    NUMBERS = "SELECT CAST(NULL AS TEXT), CAST(NULL AS BIGINT), CAST(0 AS BIGINT), number FROM devices WHERE tenant_id = $1 AND deleted_at IS NULL";
+    /// Deleted ones too, because the index has them.
+    UPDATES = "SELECT CAST(NULL AS TEXT), updated_at, sequence, number FROM devices WHERE tenant_id = $1";
+    HOSTNAMES = "SELECT sort_name, CAST(NULL AS BIGINT), CAST(0 AS BIGINT), number FROM devices WHERE tenant_id = $1 AND deleted_at IS NULL";
+    SEEN = "SELECT CAST(NULL AS TEXT), last_seen_at, CAST(0 AS BIGINT), device FROM device_reports WHERE tenant_id = $1";
     VERSIONS_OF = "SELECT number, name, versions FROM device_software WHERE tenant_id = $1";
 }
 
@@ -106,6 +112,64 @@ pub fn walk_changes(filter: &Filter, since: Timestamp, until: Tick) -> ChangeWal
         until,
         with_values: organizations.map(|any| ("organization_id", to_values(any))),
     }
+}
+
+/// The next keys of a sorted list after a position, unfiltered. Devices without the value come last.
+pub async fn walk_order(db: &Db, order: DeviceOrder, after: Option<&OrderKey>, rows: usize) -> Result<Vec<OrderKey>> {
+    let can_miss = matches!(order.by, DeviceSortBy::Hostname | DeviceSortBy::LastSeenAt);
+    let missing = after.filter(|key| can_miss && key.value.is_none());
+    let mut keys: Vec<OrderKey> = Vec::new();
+    if missing.is_none() {
+        keys = db.select_or_scan(&order_select(order, after).limit(rows), rows <= INLINE_MAX).await?;
+    }
+    if can_miss && keys.len() < rows {
+        let select = missing_select(order, missing).limit(rows - keys.len());
+        keys.extend(db.select_or_scan::<OrderKey>(&select, rows <= INLINE_MAX).await?);
+    }
+    Ok(keys)
+}
+
+/// The statement of an order, its sort columns, and the index along them.
+fn order_index(by: DeviceSortBy) -> (&'static str, &'static [&'static str], &'static str) {
+    match by {
+        DeviceSortBy::CreatedAt => (NUMBERS, &["number"], "devices_live"),
+        DeviceSortBy::UpdatedAt => (UPDATES, &["updated_at", "sequence", "number"], "devices_by_update"),
+        DeviceSortBy::Hostname => (HOSTNAMES, &["sort_name", "number"], "devices_by_hostname"),
+        DeviceSortBy::LastSeenAt => (SEEN, &["last_seen_at", "device"], "device_reports_by_last_seen"),
+    }
+}
+
+/// Along the index of an order, from its start or after a position.
+fn order_select(order: DeviceOrder, after: Option<&OrderKey>) -> Select {
+    let (text, fields, index) = order_index(order.by);
+    let edge = Value::Int(if order.descending { i64::MAX } else { i64::MIN });
+    let first = match (order.by, order.descending) {
+        (DeviceSortBy::Hostname, true) => Value::Text(char::MAX.to_string()),
+        (DeviceSortBy::Hostname, false) => Value::Text(String::new()),
+        _ => edge.clone(),
+    };
+    let (value, sequence, number) = match after {
+        Some(key) => (key.value.clone().unwrap_or(first), key.sequence.into(), key.number.into()),
+        None => (first, edge.clone(), edge),
+    };
+    let position = match fields.len() {
+        1 => vec![number],
+        2 => vec![value, number],
+        _ => vec![value, sequence, number],
+    };
+    let direction = order.direction();
+    Select::new(text).use_index(index).seek_after(fields, direction, position).order_by(fields, direction)
+}
+
+/// The devices without the value, by number.
+fn missing_select(order: DeviceOrder, after: Option<&OrderKey>) -> Select {
+    let (text, fields, index) = order_index(order.by);
+    let (first, last) = (fields[0], fields[fields.len() - 1]);
+    let edge = if order.descending { i64::MAX } else { i64::MIN };
+    let number = Value::Int(after.map_or(edge, |key| key.number));
+    let select = Select::new(text).use_index(index).where_null(first);
+    let direction = order.direction();
+    select.seek_after(&[last], direction, vec![number]).order_by(&[last], direction).lead_order_by(first)
 }
 
 /// Devices read with one query, each by its own arm: with a list of numbers, PostgreSQL may scan all devices of the tenant.

@@ -41,8 +41,8 @@ over_http! {
     async fn a_name_that_nobody_knows_is_refused(server: Server) {
         let acme = server.tenant("acme").await;
         for query in [
-            "nonsense=1", "sort=created_at", "created_since=2026-01-01T00:00:00Z", "Type=server", "types=server", "os=linux",
-            "hostname=a", "serial_number=a", "offset=1", "page=2", "type[]=server", "warranty=expired", "id_=1",
+            "nonsense=1", "order=created_at", "created_since=2026-01-01T00:00:00Z", "Type=server", "types=server", "system=linux",
+            "host=a", "serial=a", "offset=1", "page=2", "type[]=server", "warranty_status=expired", "id_=1",
         ] {
             let answer = server.get(format!("{INVENTORY}?{query}")).cookie(&acme.admin).await;
             assert_eq!(answer.status, 400, "{query}");
