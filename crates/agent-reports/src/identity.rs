@@ -6,7 +6,7 @@
 /// Placeholders for a serial number, a model or an asset tag: their letters and digits in lower case, separated by `|`.
 /// Compared so, `To be filled by O.E.M.`, `$(DEFAULT_STRING)` and `(null string)` are in the list in every spelling.
 const PLACEHOLDERS: &str = "\
-    na|none|null|nullstring|nil|undefined|unknown|unknow|invalid|empty|oem|oemserial|default|defaultstring|\
+    na|none|null|nullstring|nil|undefined|unknown|invalid|empty|oem|oemserial|default|defaultstring|\
     notavailable|notapplicable|notspecified|notdefined|notpresent|notsettable|notused|notsupported|notprovided|notset|\
     noenclosure|noassettag|noassetinformation|noserialnumber|noserial|nodata|tobefilledbyoem|tobefilled|fillbyoem|\
     filledbyoem|tobedefinedbyoem|tobefilledbyoemserial|oemdefaultstring000|systemserialnumber|systemserial|\
@@ -120,9 +120,8 @@ const COMPANY_WORDS: [&str; 17] = [
 ];
 
 /// Makers under several names.
-const MAKERS: [(&str, &str); 8] = [
+const MAKERS: [(&str, &str); 7] = [
     ("hewlett packard", "hp"),
-    ("hewlett packard enterprise", "hpe"),
     ("asustek", "asus"),
     ("micro star international", "msi"),
     ("fujitsu siemens", "fujitsu"),

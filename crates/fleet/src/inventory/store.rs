@@ -105,18 +105,15 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
         let names = identities_of(&updated, agent_identities(&reporter, &report.device_id));
         let report_update =
             ReportRowUpdate::Report { digest, check_at: devices::next_check_at(&updated.device, &settings) };
-        let number = match stored {
-            Some(stored) => {
-                devices::save_device(tx, &stored, updated, report_update, ChangeOrigin::Automatic).await?;
-                tx.defer_exec(ADD_KEY, vec![stored.number.into(), reach.key_id.into()]).await?;
-                stored.number
-            }
-            None => {
-                check_device_limit(tx, &settings).await?;
-                let created = devices::create_device(tx, updated, report_update, ChangeOrigin::Automatic).await?;
-                tx.defer_exec(SET_KEY, vec![created.number.into(), reach.key_id.into()]).await?;
-                created.number
-            }
+        let number = if let Some(stored) = stored {
+            devices::save_device(tx, &stored, updated, report_update, ChangeOrigin::Automatic).await?;
+            tx.defer_exec(ADD_KEY, vec![stored.number.into(), reach.key_id.into()]).await?;
+            stored.number
+        } else {
+            check_device_limit(tx, &settings).await?;
+            let created = devices::create_device(tx, updated, report_update, ChangeOrigin::Automatic).await?;
+            tx.defer_exec(SET_KEY, vec![created.number.into(), reach.key_id.into()]).await?;
+            created.number
         };
         save_identities(tx, number, names, now).await
     })

@@ -15,13 +15,13 @@ const SYSTEMS: [&str; 4] = ["Microsoft Windows 11 Pro", "Microsoft Windows Serve
 fn device(now: Timestamp, n: usize) -> FullDevice {
     with(&format!("{}-{:02}", ["web", "DB", "Print"][n % 3], n * 7 % COUNT), |full| {
         let device = &mut full.device;
-        if n % 9 == 0 {
+        if n.is_multiple_of(9) {
             device.hostname = None;
             device.display_name = Some(format!("Router {n}"));
         }
         device.serial_number = Some(format!("CZC{n:04}"));
         device.os.name = Some(SYSTEMS[n % 4].to_owned()).filter(|name| !name.is_empty());
-        device.last_seen_at = (n % 5 != 0).then(|| now.plus_ms(-HOUR_MS * (n as i64 * 3 % 11)));
+        device.last_seen_at = (!n.is_multiple_of(5)).then(|| now.plus_ms(-HOUR_MS * (n as i64 * 3 % 11)));
         device.needs_reboot = [None, Some(false), Some(true)][n % 3];
         device.warranty.end_date = [None, Some("2020-01-31"), Some("2999-12-31")][n / 2 % 3].map(str::to_owned);
     })

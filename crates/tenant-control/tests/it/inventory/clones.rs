@@ -157,7 +157,7 @@ over_http! {
                 .iter()
                 .enumerate()
         {
-            reported(&server, &key, &machine(&format!("pc{n}"), n as u8).tag(tag).fusion()).await;
+            reported(&server, &key, &machine(&format!("pc{n}"), u8::try_from(n).unwrap()).tag(tag).fusion()).await;
             let found = all(&server, &acme).await;
             assert_eq!((&found[n]["organization_id"], &found[n]["agent"]["tag"]), (organization, &json!(tag)));
         }

@@ -104,7 +104,7 @@ fn change(dice: &mut Dice, machines: &mut Vec<Machine>, next: &mut usize) -> Opt
             machines.push(made);
         }
         _ => {
-            machines[at].agent.hostname = HOSTNAMES[dice.below(3)].to_owned();
+            HOSTNAMES[dice.below(3)].clone_into(&mut machines[at].agent.hostname);
         }
     }
     None
@@ -137,7 +137,7 @@ async fn play(server: &Server, slug: &str, seed: u64) {
         assert_eq!(*home, id, "a machine moved to another device; {about}");
         assert_eq!(
             own[0]["serial_number"].is_string(),
-            !machine.agent.serial.as_deref().is_some_and(|text| !text.starts_with("SRL"))
+            machine.agent.serial.as_deref().is_none_or(|text| text.starts_with("SRL"))
         );
     }
     assert_eq!(owners.len(), homes.len());

@@ -5,7 +5,7 @@ use tenant_control::features::devices::DeviceSettings;
 use tenant_control::features::inventory::store::delete_devices_of_key;
 
 use crate::support::devices::{Agent, IngestKey, report, reported};
-use crate::support::{Server, Setup, Tenancy, over_http};
+use crate::support::{Server, Tenancy, over_http};
 
 use super::imports::import_csv;
 use super::{all, each, id};
