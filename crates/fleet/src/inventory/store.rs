@@ -77,7 +77,7 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
         let named = resolve_organization(tx, &reporter, report.tag.as_deref()).await?;
         let organization = named.map(|(id, _)| id);
         let identifiers = DeviceIdentifiers::from_facts(&facts);
-        let found = match_report(tx, &reporter, &report.device_id, &identifiers, organization).await?;
+        let found = match_report(tx, &reporter, &report, &identifiers, organization).await?;
         let mut updated = blank_device(now);
         let stored = match found {
             DeviceMatch::One(number) => devices::find_device_by_number(tx, number).await?,
@@ -86,6 +86,7 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
                 updated.device.possible_duplicate_of = of.map(|stored| stored.full.device.id);
                 None
             }
+            DeviceMatch::Unclear => return Ok(()),
             DeviceMatch::None => None,
         };
         if let Some(stored) = &stored {
@@ -190,8 +191,11 @@ async fn resolve_organization(tx: &mut Tx, reporter: &Reporter, tag: Option<&str
         return Ok(Some((own, false)));
     }
     let Some(tag) = tag else { return Ok(None) };
-    if let Some(named) = tx.find(BY_SLUG, args![tag.to_lowercase()]).await? {
-        return Ok(Some(named));
+    let slug = tag.to_lowercase();
+    let by_slug: Option<TagOrganization> = tx.find(BY_SLUG, args![slug]).await?;
+    // A slug to the letter is meant even if it is archived; in another case a live organization of that name is.
+    if by_slug.is_some_and(|(_, is_archived)| !is_archived || slug == tag) {
+        return Ok(by_slug);
     }
     let mut named: Vec<TagOrganization> = tx.list(BY_NAME, args![fold_name(tag)]).await?;
     if named.is_empty() {
@@ -199,8 +203,9 @@ async fn resolve_organization(tx: &mut Tx, reporter: &Reporter, tag: Option<&str
     }
     let (archived, live): (Vec<TagOrganization>, Vec<TagOrganization>) =
         named.into_iter().partition(|(_, is_archived)| *is_archived);
-    Ok(match (live.as_slice(), archived.as_slice()) {
-        ([one], _) | ([], [one]) => Some(*one),
+    Ok(match (live.as_slice(), by_slug, archived.as_slice()) {
+        ([one], ..) | ([], None, [one]) => Some(*one),
+        ([], by_slug, _) => by_slug,
         _ => None,
     })
 }

@@ -15,6 +15,8 @@ pub enum DeviceMatch {
     One(i64),
     /// None for certain: the report makes a new device, flagged as a possible duplicate of this one.
     Duplicate(i64),
+    /// A part of an inventory without any evidence that may be of several devices: it changes none.
+    Unclear,
     None,
 }
 
@@ -50,6 +52,10 @@ impl MachineEvidence {
     pub fn is_another_machine(&self, other: &MachineEvidence) -> bool {
         let compared = self.compare(other);
         compared.len() >= 2 && !compared.contains(&true)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.uuid.is_none() && self.serial.is_none() && self.macs.is_empty()
     }
 
     /// How much both have in common.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use agent_reports::AgentReport;
 use kernel::args;
 use kernel::base::Result;
 use kernel::store::{FromRow, Row, Tx};
@@ -61,19 +62,23 @@ impl FromRow for MatchCandidate {
 pub async fn match_report(
     tx: &mut Tx,
     reporter: &Reporter,
-    device_id: &str,
+    report: &AgentReport,
     identifiers: &DeviceIdentifiers<'_>,
     own: Option<OrganizationId>,
 ) -> Result<DeviceMatch> {
     let reach = reporter.organization;
     let evidence = MachineEvidence::from_identifiers(identifiers);
     let mut clone_of = None;
-    for name in agent_identities(reporter, device_id).iter().flatten() {
+    for name in agent_identities(reporter, &report.device_id).iter().flatten() {
         let numbers = list_by_agent_identity(tx, name, reach, own).await?;
         let found = load_candidates(tx, numbers).await?;
         let (others, same): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|candidate| candidate.evidence.is_another_machine(&evidence));
         clone_of = clone_of.or(others.iter().map(|candidate| candidate.number).min());
+        let of_own = same.iter().filter(|candidate| candidate.organization == own).count();
+        if report.partial && evidence.is_empty() && same.len() > 1 && of_own != 1 {
+            return Ok(DeviceMatch::Unclear);
+        }
         if !same.is_empty() {
             return Ok(choose_candidate(same, own, &evidence));
         }

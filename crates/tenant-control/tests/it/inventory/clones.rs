@@ -41,6 +41,19 @@ over_http! {
         assert_eq!(each(&found, "possible_duplicate_of"), [&Value::Null, first, first]);
     }
 
+    async fn a_part_that_may_be_of_any_clone_changes_none(server: Server) {
+        let acme = server.tenant("acme").await;
+        let key = server.ingest_key(&acme).await;
+        let clones: Vec<Agent> = (1..=2).map(|n| machine("pc", n).device_id("image")).collect();
+        send(&server, &key, &[&clones[0].glpi(), &clones[1].glpi()]).await;
+        let full = Agent { volumes: vec![("/".to_owned(), 100_000, 1)], ..clones[0].clone() };
+        reported(&server, &key, &full.partial(&["drives"])).await;
+        assert_eq!(each(&all(&server, &acme).await, "health"), ["healthy", "healthy"]);
+        // With its own UUID it is clear.
+        reported(&server, &key, &full.partial(&["drives", "hardware"])).await;
+        assert_eq!(each(&all(&server, &acme).await, "health"), ["unhealthy", "healthy"]);
+    }
+
     async fn a_new_mainboard_or_card_is_the_same_machine(server: Server) {
         let known = machine("pc", 1);
         let parts = [
