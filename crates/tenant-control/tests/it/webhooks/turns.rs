@@ -72,7 +72,9 @@ over_http! {
         let acme = server.tenant("acme").await;
         let receiver = Receiver::start().await;
         let gate = Gate::closed();
-        receiver.on("/hang", [Behaviour::Hang, Behaviour::Hold(gate.clone())]);
+        // Nothing succeeds before the endpoint is gone, so that some still wait then.
+        let held = std::iter::repeat_n(Behaviour::Hold(gate.clone()), 30);
+        receiver.on("/hang", std::iter::once(Behaviour::Hang).chain(held));
         let hang = hook(&server, &acme, &receiver.url("/hang"), &json!({})).await;
         publish_many(&server, &acme, 30).await;
         let settings = SenderSettings { stop_max: Duration::from_millis(300), ..SenderSettings::default() };
