@@ -148,7 +148,7 @@ pub struct WebhookRecovery {
     pub status: WebhookRecoveryStatus,
     /// Events of the window looked at so far.
     pub examined: i64,
-    /// Events queued to be sent again so far.
+    /// Events queued to be sent so far, among them those that waited for a retry.
     pub queued: i64,
     #[schema(value_type = String, format = DateTime)]
     pub started_at: Timestamp,

@@ -84,7 +84,8 @@ kernel::statements! {
         WHERE tenant_id = $1 AND webhook_id = $2 AND finished_at IS NULL";
     RECOVERABLE = "SELECT sequence, id, type, record_id, at FROM events
         WHERE tenant_id = $1 AND sequence > $2 AND sequence <= $3 ORDER BY sequence LIMIT $4";
-    /// A delivery that succeeded, is pending or is being sent stays as it is.
+    /// A delivery that succeeded, is due or is being sent stays as it is; so does one that is held for order, which follows
+    /// the event before it. One that waits for its next attempt is due now.
     REQUEUE = "INSERT INTO deliveries (tenant_id, id, webhook_id, event_sequence, event_id, event_type, record_id, status,
             generation, next_attempt_at, tries, attempts, created_at)
         SELECT w.tenant_id, 'dlv_' || substr($3, 5, 22) || w.code, w.id, $4, $3, $5,
@@ -96,7 +97,8 @@ kernel::statements! {
         FROM webhooks w WHERE w.tenant_id = $1 AND w.id = $2 AND w.status = 'enabled' AND w.deleted_at IS NULL
         ON CONFLICT (tenant_id, id) DO UPDATE SET status = 'pending', skipped_reason = NULL, tries = 0,
             next_attempt_at = excluded.next_attempt_at, generation = excluded.generation, record_id = excluded.record_id
-        WHERE deliveries.status IN ('skipped', 'failed') AND deliveries.succeeded_at IS NULL";
+        WHERE deliveries.succeeded_at IS NULL AND (deliveries.status IN ('skipped', 'failed')
+            OR (deliveries.status = 'pending' AND deliveries.next_attempt_at > $7))";
     RECOVERED = "UPDATE webhook_recoveries SET position = $3, examined = examined + $4, queued = queued + $5, finished_at = $6
         WHERE tenant_id = $1 AND webhook_id = $2";
 }
@@ -344,7 +346,7 @@ pub enum RecoveryProgress {
     Done,
 }
 
-/// Runs one recovery step: queues the next events of the window that match and have not been delivered. `None` when the
+/// Runs one recovery step: makes the next events of the window due that match and have not been delivered. `None` when the
 /// lease is lost.
 pub async fn run_recovery_step(
     lane: &LeasedLane,

@@ -1,6 +1,6 @@
 //! Recovery: every matching event of a window without a success is sent, a few at a time.
 
-use kernel::base::{Actor, DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
+use kernel::base::{Actor, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use kernel::events::{self, EventKind, PublishedEvent};
 use serde_json::{Value, json};
 
@@ -182,6 +182,78 @@ over_http! {
         run_for(&server, DAY_MS).await;
         assert_eq!(tally(&server, &acme, &hook).await, counts(&[("succeeded", 300)]));
         assert!(receiver.acknowledged("/hook").values().all(|count| *count == 1));
+    }
+
+    async fn what_waits_for_a_retry_is_sent_now_and_has_the_whole_schedule_before_it(setup: Setup) {
+        let mut setup = setup;
+        setup.sending.schedule_ms = vec![SECOND_MS, HOUR_MS];
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        receiver.on("/hook", [Behaviour::Answer(500)]);
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({})).await;
+        let start = server.now();
+        let events = publish_many(&server, &acme, 6).await;
+        run(&server).await;
+        run_for(&server, MINUTE_MS).await;
+        for delivery in log(&server, &acme, &hook).await {
+            assert_eq!((&delivery["status"], &delivery["waiting_for"]), (&json!("pending"), &json!("retry")));
+        }
+        receiver.forget();
+        receiver.on("/hook", (0..3).map(|_| Behaviour::Answer(204)).chain([Behaviour::Answer(500)]));
+        ask(&server, &acme, &hook, start, None).await.is(202);
+        run(&server).await;
+        assert_eq!(came(&receiver), ids(&events), "all of them at once, and each once");
+        assert_eq!(look(&server, &acme, &hook).await["recovery"]["queued"], 6);
+        assert_eq!(tally(&server, &acme, &hook).await, counts(&[("pending", 3), ("succeeded", 3)]));
+        while run_next(&server).await.is_some() {}
+        assert_eq!(receiver.count(), 6 + 2 * 3, "those that fail again are tried as often as any other");
+        assert_eq!(tally(&server, &acme, &hook).await, counts(&[("failed", 3), ("succeeded", 3)]));
+    }
+
+    async fn what_waits_for_a_retry_is_paced_like_the_rest(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        receiver.on_each("/hook", |nth, _| Behaviour::Answer(if nth % 2 == 0 { 500 } else { 204 }));
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({})).await;
+        let start = server.now();
+        publish_many(&server, &acme, 60).await;
+        run(&server).await;
+        assert_eq!(tally(&server, &acme, &hook).await, counts(&[("pending", 30), ("succeeded", 30)]));
+        receiver.forget();
+        receiver.on("/hook", [Behaviour::Answer(204)]);
+        change(&server, &acme, &hook, &json!({"rate_limit_per_second": 10})).await;
+        ask(&server, &acme, &hook, start, None).await.is(202);
+        run(&server).await;
+        run_for(&server, SECOND_MS).await;
+        assert!(receiver.count() <= 12, "{} in a second", receiver.count());
+        run_for(&server, 3 * SECOND_MS).await;
+        assert_eq!(tally(&server, &acme, &hook).await, counts(&[("succeeded", 60)]));
+        assert_eq!(receiver.count(), 30, "what had a success is not sent again");
+    }
+
+    async fn in_order_the_first_of_a_record_is_sent_now_and_the_others_after_it(setup: Setup) {
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        receiver.on("/hook", [Behaviour::Answer(500)]);
+        let hook = hook(&server, &acme, &receiver.url("/hook"), &json!({"ordered": true})).await;
+        let first = publish_one(&server, &acme, "rec_1").await;
+        server.advance(MINUTE_MS);
+        let second = publish_one(&server, &acme, "rec_1").await;
+        let third = publish_one(&server, &acme, "rec_1").await;
+        run(&server).await;
+        run_for(&server, MINUTE_MS).await;
+        receiver.forget();
+        receiver.on("/hook", [Behaviour::Answer(204)]);
+        ask(&server, &acme, &hook, second.at, None).await.is(202);
+        run(&server).await;
+        assert_eq!(receiver.count(), 0, "the first is not in the window, and no later one overtakes it");
+        ask(&server, &acme, &hook, first.at, None).await.is(202);
+        run(&server).await;
+        let came: Vec<String> = receiver.received().iter().map(|request| request.webhook_id().to_owned()).collect();
+        assert_eq!(came, [first, second, third].map(|event| event.id.to_string()));
     }
 
     async fn a_recovery_that_cannot_be_is_refused(setup: Setup) {
