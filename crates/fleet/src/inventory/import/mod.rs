@@ -47,6 +47,9 @@ pub struct ImportRow {
     pub id: Option<DeviceId>,
     /// The id or slug of the organization.
     pub organization: Option<String>,
+    /// The tags are a text that looks like a list in another notation. A device that has exactly these tags may keep them, so
+    /// that every exported file can be imported.
+    pub has_doubtful_tags: bool,
     /// The values of the columns, which were all found valid.
     values: Vec<(&'static ImportColumn, Value)>,
     custom_fields: Map<String, Value>,
@@ -92,8 +95,9 @@ const COLUMNS: [ImportColumn; 28] = [
     ("patch.last_installed_at", |device, value| set_value(&mut device.patch.last_installed_at, value, parse_time)),
     ("type", |device, value| parse_enum(&text_of(value)).map(|kind| device.r#type = kind)),
     ("platform", |device, value| parse_enum(&text_of(value)).map(|platform| device.platform = platform)),
-    ("tags", |device, value| parse_tags(value).map(|tags| device.tags = tags)),
+    (TAGS_COLUMN, |device, value| parse_tags(value).map(|tags| device.tags = tags)),
 ];
+pub const TAGS_COLUMN: &str = "tags";
 /// Columns that are no field of their own.
 const ID_COLUMN: &str = "id";
 const ORGANIZATION_COLUMN: &str = "organization";
@@ -279,6 +283,7 @@ impl ImportRow {
                 let Some(column) = COLUMNS.iter().find(|(known, _)| *known == column) else { return Ok(()) };
                 // Tried here, so that errors are known before anything is written.
                 (column.1)(&mut blank_device(Timestamp::from_millis(0)).device, &value)?;
+                self.has_doubtful_tags |= column.0 == TAGS_COLUMN && value.as_str().is_some_and(is_other_notation);
                 self.values.push((column, value));
             }
         }
@@ -366,7 +371,7 @@ fn parse_label(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Tags come as a list or as a text with commas.
+/// Tags come as a list, or as a text with commas between them, as they are exported.
 fn parse_tags(value: &Value) -> Result<Vec<String>, String> {
     let texts: Vec<String> = match value {
         Value::Array(items) => items.iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect(),
@@ -383,6 +388,21 @@ fn parse_tags(value: &Value) -> Result<Vec<String>, String> {
         return Err(format!("must be at most {TAGS_MAX} tags"));
     }
     Ok(tags)
+}
+
+/// The error of tags that are not written as the exported ones are.
+pub const DOUBTFUL_TAGS: &str =
+    "must be tags with commas between them, such as vip,berlin; this looks like a list in another notation";
+
+/// Whether a text of tags looks like a list that is not separated by commas alone: one in JSON, with quotes or in brackets,
+/// or with semicolons or bars. Taken for a comma list, its marks would become parts of tags.
+fn is_other_notation(text: &str) -> bool {
+    let is_enclosed = ["[]", "{}", "()"].iter().any(|pair| text.starts_with(&pair[..1]) && text.ends_with(&pair[1..]));
+    let is_quoted =
+        |tag: &str| tag.len() > 1 && ['"', '\''].iter().any(|mark| tag.starts_with(*mark) && tag.ends_with(*mark));
+    text.contains([';', '|'])
+        || (is_enclosed && (text.contains(',') || serde_json::from_str::<Vec<Value>>(text).is_ok()))
+        || text.split(',').any(|tag| is_quoted(tag.trim()))
 }
 
 fn parse_date(text: &str) -> Result<String, String> {

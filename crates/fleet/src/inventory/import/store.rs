@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::super::matching;
 use super::super::store::{BY_SLUG, identities_of, save_identities};
 use super::super::{DeviceIdentifiers, blank_device};
-use super::{ImportFile, ImportRow, ImportRowError};
+use super::{DOUBTFUL_TAGS, ImportFile, ImportRow, ImportRowError, TAGS_COLUMN};
 use crate::devices::{self, ChangeOrigin, Device, FullDevice, LoadedDevice, ReportRowUpdate};
 
 kernel::statements! {
@@ -228,6 +228,10 @@ async fn plan_row(
         return wrong("organization", "is archived: no device can be given to it");
     }
     row.apply_to(&mut updated);
+    let kept_tags = stored.as_ref().map(|stored| &stored.full.device.tags);
+    if row.has_doubtful_tags && kept_tags != Some(&updated.device.tags) {
+        return wrong(TAGS_COLUMN, DOUBTFUL_TAGS);
+    }
     updated.device.organization_id = organization.or(updated.device.organization_id);
     if let Err((_, detail)) = check_custom_fields(&updated.device.custom_fields) {
         return wrong("custom_fields", &detail);

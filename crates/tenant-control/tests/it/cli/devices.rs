@@ -85,6 +85,70 @@ async fn an_exported_file_can_be_edited_and_imported_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tags_are_imported_as_they_were_exported_whatever_they_are() {
+    let desk = Desk::new();
+    acme(&desk);
+    let odd = [
+        json!(["vip", "Berlin Mitte", "2nd floor"]),
+        json!(["a;b", "=1", "x;=1"]),
+        json!(["-1", "'quoted'", "it's"]),
+        json!(["[\"a\"]"]),
+        json!(["[\"a\"", "\"b\"]"]),
+        json!(["[vip]", "(old)", "{x}"]),
+        json!(["R|D", "\"said\""]),
+    ];
+    let lines = odd.iter().enumerate().map(|(n, tags)| json!({"hostname": format!("h{n}"), "tags": tags}).to_string());
+    let made = import(&desk, "devices.ndjson", &lines.collect::<Vec<_>>().join("\n"), &[]);
+    assert_eq!(made["created"], odd.len(), "{made}");
+    let process = desk.serve(&[]);
+    let cookie = cookie(&desk);
+    let shown = async || {
+        let mut found = list(&process, &cookie, "fields=hostname,tags").await;
+        found.sort_by_key(|device| device["hostname"].to_string());
+        found.iter().map(|device| device["tags"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(shown().await, odd);
+    let export = format!("{DEVICES}?format=csv&fields=hostname,tags");
+    let answer = client().get(process.url(&export)).header("cookie", &cookie).send().await.unwrap();
+    let exported = answer.text().await.unwrap();
+    let same = import(&desk, "exported.csv", &exported, &[]);
+    assert_eq!((&same["unchanged"], &same["updated"]), (&json!(odd.len()), &json!(0)), "{same}");
+    assert_eq!(shown().await, odd);
+}
+
+#[test]
+fn tags_in_another_notation_are_refused_and_not_taken_apart() {
+    let desk = Desk::new();
+    acme(&desk);
+    import(&desk, "devices.csv", "hostname,tags\nknown,vip\n", &[]);
+    let detail =
+        "must be tags with commas between them, such as vip,berlin; this looks like a list in another notation";
+    for tags in [
+        r#"["vip","berlin"]"#,
+        r#"["vip"]"#,
+        "[]",
+        "['vip', 'berlin']",
+        "[vip, berlin]",
+        "{vip,berlin}",
+        "(vip, berlin)",
+        r#""vip","berlin""#,
+        "vip;berlin",
+        "vip; berlin",
+        "vip|berlin",
+    ] {
+        for host in ["new", "known"] {
+            let path = desk.file("tags.csv", format!("hostname,tags\n{host},\"{}\"\n", tags.replace('"', "\"\"")));
+            let ended = desk.run(&device("import", &["--file", path.to_str().unwrap()]));
+            assert_eq!((ended.code, ended.stderr.as_str()), (1, "error: nothing was imported: see the rows above\n"));
+            let first = ended.stdout.lines().next().unwrap_or_default();
+            assert_eq!(first, format!("row 1, tags: {detail}"), "{tags}");
+        }
+    }
+    let fine = import(&desk, "fine.csv", "hostname,tags\nknown,\" vip , berlin,[x],(old) \"\n", &[]);
+    assert_eq!(fine["updated"], 1, "{fine}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn objects_on_lines_are_read_like_the_records_of_the_api() {
     let desk = Desk::new();
     acme(&desk);
