@@ -23,7 +23,7 @@ use people::sso::ProviderCache;
 use search::service::SearchService;
 use webhooks::{events::reader::FeedReaders, sender};
 
-use crate::features::pages::{HealthMonitor, Library};
+use crate::features::pages::{HealthMonitor, Library, StoreFlags};
 use devices::DeviceArgs;
 pub use store::StoreArgs;
 use workflows::WorkflowArgs;
@@ -243,6 +243,7 @@ impl ServeArgs {
         settings.set_feature_settings(ProviderCache::default());
         settings.set_feature_settings(HealthMonitor::default());
         settings.set_feature_settings(Library::default());
+        settings.set_feature_settings(StoreFlags(self.store.to_flags()));
         settings.set_feature_settings(FeedReaders::default());
         if let Some(ms) = std::env::var(NEWS_WAIT_VARIABLE).ok().and_then(|text| text.parse().ok()) {
             settings.news_wait_max = Duration::from_millis(ms);

@@ -5,6 +5,7 @@ pub mod config;
 pub mod features;
 pub mod migrations;
 pub mod router;
+mod shell;
 
 /// Every SQL statement of the features and the kernel, so that a test can prepare each on both engines.
 pub fn all_statements() -> Vec<(&'static str, &'static str)> {

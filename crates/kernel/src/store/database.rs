@@ -117,6 +117,14 @@ impl Store {
         }
     }
 
+    /// Whether the database has the schema of this service, of whatever version. An empty one has not.
+    pub async fn has_schema(&self) -> Result<bool> {
+        match self.backend() {
+            StoreBackend::Sqlite(sqlite) => migrate::has_schema_sqlite(sqlite.path.clone()).await,
+            StoreBackend::Postgres(postgres) => migrate::has_schema_postgres(&postgres.pool).await,
+        }
+    }
+
     pub fn engine(&self) -> DatabaseEngine {
         match self.backend() {
             StoreBackend::Sqlite(_) => DatabaseEngine::Sqlite,

@@ -128,11 +128,20 @@ pub(super) async fn list_pending_sqlite(path: PathBuf, migrations: Migrations) -
     run_blocking(work).await
 }
 
+/// Whether a migration was ever applied to the database.
+pub(super) async fn has_schema_sqlite(path: PathBuf) -> Result<bool> {
+    run_blocking(move || has_migrations_table(&sqlite::open_reader(&path, LOCK_WAIT_MAX)?.connection)).await
+}
+
+fn has_migrations_table(connection: &rusqlite::Connection) -> Result<bool> {
+    let exists = dialect::migrations_table_exists(DatabaseEngine::Sqlite);
+    let count: i64 = connection.query_row(exists, [], |row| row.get(0)).map_err(map_sqlite_error)?;
+    Ok(count > 0)
+}
+
 /// The pending migrations, also of a database that has no table of migrations yet.
 fn load_pending_sqlite(connection: &rusqlite::Connection, migrations: Migrations) -> Result<Vec<&'static Migration>> {
-    let exists = dialect::migrations_table_exists(DatabaseEngine::Sqlite);
-    let exists: i64 = connection.query_row(exists, [], |row| row.get(0)).map_err(map_sqlite_error)?;
-    let applied = if exists == 0 { HashMap::new() } else { load_applied_sqlite(connection)? };
+    let applied = if has_migrations_table(connection)? { load_applied_sqlite(connection)? } else { HashMap::new() };
     select_pending(DatabaseEngine::Sqlite, migrations, &applied)
 }
 
@@ -164,15 +173,20 @@ pub(super) async fn migrate_postgres(pool: &Pool, env: &Env, migrations: Migrati
 }
 
 pub(super) async fn list_pending_postgres(pool: &Pool, migrations: Migrations) -> Result<Vec<String>> {
+    let mut applied = HashMap::new();
+    if has_schema_postgres(pool).await? {
+        let client = pool.get().await.map_err(map_pool_error)?;
+        applied = load_applied_postgres(&client).await?;
+    }
+    Ok(migration_names(&select_pending(DatabaseEngine::Postgres, migrations, &applied)?))
+}
+
+/// Whether a migration was ever applied to the database.
+pub(super) async fn has_schema_postgres(pool: &Pool) -> Result<bool> {
     let client = pool.get().await.map_err(map_pool_error)?;
     let exists = dialect::migrations_table_exists(DatabaseEngine::Postgres);
-    let exists = client.query_one(exists, &[]).await.map_err(map_postgres_error)?;
-    let applied = if i64::from_row(&Row::from_postgres(&exists))? == 0 {
-        HashMap::new()
-    } else {
-        load_applied_postgres(&client).await?
-    };
-    Ok(migration_names(&select_pending(DatabaseEngine::Postgres, migrations, &applied)?))
+    let count = client.query_one(exists, &[]).await.map_err(map_postgres_error)?;
+    Ok(i64::from_row(&Row::from_postgres(&count))? > 0)
 }
 
 async fn load_applied_postgres(client: &tokio_postgres::Client) -> Result<HashMap<String, String>> {

@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Followers;
+use super::{Followers, postgres_url};
+use crate::base::Result;
 
 /// Writes that may wait for the SQLite writer. At 20,000 writes per second this is 50 ms of work: a longer queue
 /// would only make answers late that the client has stopped waiting for.
@@ -145,6 +146,16 @@ pub struct PostgresOptions {
 impl PostgresOptions {
     pub fn new(url: impl Into<String>) -> Self {
         PostgresOptions { url: url.into(), allow_superuser: false, pool_max: POOL_MAX }
+    }
+
+    /// The database as a URL without password and parameters, for messages.
+    pub fn describe_database(&self) -> Result<String> {
+        postgres_url::describe(&self.url)
+    }
+
+    /// Whether the URL holds a password, or cannot be parsed and may hold one.
+    pub fn has_password(&self) -> bool {
+        postgres_url::has_password(&self.url)
     }
 }
 

@@ -27,6 +27,17 @@ const UNSUPPORTED: [&str; 8] =
     ["sslcert", "sslkey", "sslpassword", "sslcrl", "sslcrldir", "passfile", "service", "gssencmode"];
 
 pub(super) fn parse(url: &str) -> Result<(Config, PostgresTls)> {
+    let (mut config, mode, root) = parse_parts(url)?;
+    set_timeouts(&mut config);
+    let (ssl_mode, trust) = parse_ssl_mode(&mode, root)?;
+    // A Unix socket needs no encryption, and libpq does not try it.
+    let local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
+    config.ssl_mode(if local { SslMode::Disable } else { ssl_mode });
+    Ok((config, PostgresTls::new(trust)?))
+}
+
+/// The driver's part of a URL, `sslmode` and `sslrootcert`.
+fn parse_parts(url: &str) -> Result<(Config, String, Option<PathBuf>)> {
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         return Err(bad_url("it must begin with postgres://"));
     }
@@ -48,15 +59,32 @@ pub(super) fn parse(url: &str) -> Result<(Config, PostgresTls)> {
     }
     let stripped = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
     // The driver's message could quote the rest of a password after an unescaped character.
-    let mut config: Config = stripped
+    let config = stripped
         .parse()
         .map_err(|_| bad_url("special characters of the password must be percent-encoded, as in %40 for @"))?;
-    set_timeouts(&mut config);
-    let (ssl_mode, trust) = parse_ssl_mode(&mode, root)?;
-    // A Unix socket needs no encryption, and libpq does not try it.
-    let local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
-    config.ssl_mode(if local { SslMode::Disable } else { ssl_mode });
-    Ok((config, PostgresTls::new(trust)?))
+    Ok((config, mode, root))
+}
+
+/// The database that a URL names, as a URL without password and parameters, for messages.
+pub(super) fn describe(url: &str) -> Result<String> {
+    let (config, ..) = parse_parts(url)?;
+    let hosts = config.get_hosts().iter().enumerate().map(|(index, host)| {
+        let name = match host {
+            Host::Tcp(name) if name.contains(':') => format!("[{name}]"),
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(path) => path.display().to_string(),
+        };
+        let port = config.get_ports().get(index).or(config.get_ports().first());
+        name + &port.map(|port| format!(":{port}")).unwrap_or_default()
+    });
+    let user = config.get_user().map(|user| format!("{user}@")).unwrap_or_default();
+    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
+    Ok(format!("postgres://{user}{}/{database}", hosts.collect::<Vec<_>>().join(",")))
+}
+
+/// Whether a URL holds a password. One that cannot be parsed may hold one.
+pub(super) fn has_password(url: &str) -> bool {
+    parse_parts(url).map_or(true, |(config, ..)| config.get_password().is_some())
 }
 
 fn set_timeouts(config: &mut Config) {
@@ -117,6 +145,20 @@ mod tests {
             assert!(refusal.contains("database URL"), "{url}: {refusal}");
             assert!(!refusal.contains("hunter2"), "{refusal}");
         }
+    }
+
+    #[test]
+    fn a_database_is_named_without_its_password() {
+        for (url, named, secret) in [
+            ("postgres://u:hunter2@h/d?sslmode=disable", "postgres://u@h:5432/d", true),
+            ("postgresql://u@h:5433/d?password=hunter2", "postgres://u@h:5433/d", true),
+            ("postgres://u@[::1]:5433/", "postgres://u@[::1]:5433/u", false),
+            ("postgres://u@h1:1,h2:2/d?sslmode=require", "postgres://u@h1:1,h2:2/d", false),
+            ("postgres://u@%2Frun%2Fpostgresql/d", "postgres://u@/run/postgresql:5432/d", false),
+        ] {
+            assert_eq!((describe(url).ok().as_deref(), has_password(url)), (Some(named), secret), "{url}");
+        }
+        assert!(describe("mysql://u:hunter2@h/d").is_err() && has_password("mysql://u:hunter2@h/d"));
     }
 
     #[test]

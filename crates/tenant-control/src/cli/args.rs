@@ -9,6 +9,7 @@ use people::users::{User, find_user};
 use super::output::Output;
 use super::store::open_store;
 use crate::config::StoreArgs;
+use crate::shell::quote_word;
 
 #[derive(Args)]
 pub struct CommonArgs {
@@ -31,6 +32,13 @@ pub struct TenantArgs {
 impl TenantArgs {
     pub fn output(&self) -> Output {
         self.common.output
+    }
+
+    /// The line of an `admin` command about this tenant, for people to paste.
+    pub fn command_line(&self, command: &str, flags: &[(&str, &str)]) -> String {
+        let flags = [&[("--tenant", self.tenant.as_str())], flags].concat();
+        let flags: String = flags.iter().map(|(name, value)| format!(" {name} {}", quote_word(value))).collect();
+        self.common.store.command_line(&format!("admin {command}{flags}"))
     }
 }
 
@@ -69,7 +77,8 @@ async fn get_tenant(store: &Store, of: &TenantArgs) -> Result<Tenant> {
     let slug = of.tenant.as_str();
     let found = find_tenant(&store.system(Purpose::Cli), slug).await?;
     found.ok_or_else(|| {
-        Error::internal(format!("there is no tenant {slug:?}; `tenant-control admin tenant list` shows them"))
+        let list = of.common.store.command_line("admin tenant list");
+        Error::internal(format!("there is no tenant {slug:?}; `{list}` shows them"))
     })
 }
 
@@ -77,16 +86,14 @@ async fn get_tenant(store: &Store, of: &TenantArgs) -> Result<Tenant> {
 pub async fn get_user(store: &Store, user_args: &UserArgs) -> Result<(Tenant, User)> {
     let tenant = get_tenant(store, &user_args.of).await?;
     let user = find_user(store, &tenant, &user_args.email).await?;
-    let user = user.ok_or_else(|| unknown_record(&tenant, "user", &user_args.email))?;
+    let user = user.ok_or_else(|| unknown_record(&user_args.of, "user", &user_args.email))?;
     Ok((tenant, user))
 }
 
 /// The error for a record that the tenant does not have, which says how to list them.
-pub fn unknown_record(tenant: &Tenant, what: &str, name: &str) -> Error {
-    let (slug, command) = (&tenant.slug, what.replace(' ', "-"));
-    Error::internal(format!(
-        "there is no {what} {name:?} in {slug}; `tenant-control admin {command} list --tenant {slug}` shows them"
-    ))
+pub fn unknown_record(of: &TenantArgs, what: &str, name: &str) -> Error {
+    let list = of.command_line(&format!("{} list", what.replace(' ', "-")), &[]);
+    Error::internal(format!("there is no {what} {name:?} in {}; `{list}` shows them", of.tenant))
 }
 
 pub fn parse_enum<W: StringEnum>(text: &str) -> Result<W, String> {

@@ -13,9 +13,10 @@ use kernel::store::{Purpose, Store, StoreOptions, changes};
 use serde_json::json;
 
 use super::output::{EXIT_USAGE, Output, print_error, print_line, print_warning};
-use super::store::{DataLock, open_unmigrated};
+use super::store::{DataLock, open_existing};
 use crate::config::StoreArgs;
 use crate::migrations::MIGRATIONS;
+use crate::shell::quote_word;
 
 #[derive(Args)]
 pub struct BackupArgs {
@@ -51,15 +52,12 @@ pub struct RestoreArgs {
 pub async fn run_backup(args: &BackupArgs) -> Result<ExitCode> {
     let to = chosen_file(args.file.as_ref(), args.to.as_ref())?;
     if args.store.database_url.is_some() {
-        return Ok(use_tools(&dump_command(to)));
+        return Ok(use_tools(&dump_command(&args.store, to), &args.store));
     }
-    if !args.store.database_file().exists() {
-        return Err(Error::internal(format!("there is no embedded store in {}", args.store.data_dir.display())));
-    }
+    let store = open_existing(&args.store).await?;
     if to.exists() {
         return Err(Error::internal(format!("{} exists already; a backup never replaces a file", to.display())));
     }
-    let store = open_unmigrated(&args.store).await?;
     store.backup_to(to).await?;
     store.close().await;
     let bytes = fs::metadata(to).map_err(Error::internal)?.len();
@@ -74,10 +72,9 @@ pub async fn run_backup(args: &BackupArgs) -> Result<ExitCode> {
 pub async fn run_restore(args: &RestoreArgs) -> Result<ExitCode> {
     let from = chosen_file(args.file.as_ref(), args.from.as_ref())?;
     if args.store.database_url.is_some() {
-        return Ok(use_tools(&format!(
-            "pg_restore --clean --if-exists --dbname=\"$TENANT_CONTROL_DATABASE_URL\" {}",
-            from.display()
-        )));
+        let from = quote_word(&from.to_string_lossy());
+        let command = format!("pg_restore --clean --if-exists --dbname={} {from}", args.store.database_word());
+        return Ok(use_tools(&command, &args.store));
     }
     let _lock = DataLock::acquire(&args.store)?;
     let target = args.store.database_file();
@@ -228,18 +225,20 @@ fn sync_dir(path: &Path) -> Result<()> {
 }
 
 /// The service's own role sees all tenants only with this option; without it, `pg_dump` refuses.
-fn dump_command(to: &Path) -> String {
-    let show_all = "PGOPTIONS='-c tc.tenant=*'";
-    format!(
-        "{show_all} pg_dump --enable-row-security --format=custom --file={} \"$TENANT_CONTROL_DATABASE_URL\"",
-        to.display()
-    )
+fn dump_command(args: &StoreArgs, to: &Path) -> String {
+    let (show_all, to) = ("PGOPTIONS='-c tc.tenant=*'", quote_word(&to.to_string_lossy()));
+    format!("{show_all} pg_dump --enable-row-security --format=custom --file={to} {}", args.database_word())
 }
 
 /// Prints the command to stdout, so that it can be piped, and the reason to stderr.
-fn use_tools(command: &str) -> ExitCode {
+fn use_tools(command: &str, args: &StoreArgs) -> ExitCode {
     print_error("this store is on PostgreSQL: back it up with pg_dump and restore it with pg_restore");
     print_warning("hint: the secrets file is not in the database; keep a copy of it apart");
+    if args.hides_database_url() {
+        print_warning(
+            "hint: set TENANT_CONTROL_DATABASE_URL to the URL first; it has a password, which is not printed",
+        );
+    }
     print_line(command);
     ExitCode::from(EXIT_USAGE)
 }

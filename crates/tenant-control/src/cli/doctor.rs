@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use kernel::auth::list_clocks;
-use kernel::base::{Env, Error, Result, SecretsSource};
+use kernel::base::{Error, Result, SecretsSource};
 use kernel::outbound::Outbound;
 use kernel::store::{Purpose, SelfCheckItem, Store};
 use people::sso::list_vouched_elsewhere;
@@ -13,6 +13,7 @@ use search::health::check_index_health;
 use serde_json::json;
 
 use super::output::Output;
+use super::store::open_existing;
 use crate::config::{OutboundArgs, StoreArgs};
 use crate::migrations::MIGRATIONS;
 
@@ -28,16 +29,12 @@ pub struct DoctorArgs {
 
 pub async fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let mut checks = vec![check_data_dir(&args.store), check_secrets_file(&args.store), check_outbound(&args.outbound)];
-    if args.store.database_url.is_some() || args.store.database_file().exists() {
-        match Store::open(args.store.store_options(), Env::default()).await {
-            Ok(store) => {
-                checks.extend(check_database(&args.store, &store).await);
-                store.close().await;
-            }
-            Err(error) => checks.push(failed_check("database", &error)),
+    match open_existing(&args.store).await {
+        Ok(store) => {
+            checks.extend(check_database(&args.store, &store).await);
+            store.close().await;
         }
-    } else {
-        checks.push(SelfCheckItem::from_detail("database", "not made yet; `serve` makes it"));
+        Err(error) => checks.push(failed_check("database", &error)),
     }
     let healthy = checks.iter().all(|check| check.problem.is_none());
     let list: Vec<_> = checks.iter().map(|check| json!({ "name": check.name, "ok": check.problem.is_none(), "detail": check.problem.as_ref().unwrap_or(&check.detail) })).collect();
@@ -63,9 +60,9 @@ async fn check_database(args: &StoreArgs, store: &Store) -> Vec<SelfCheckItem> {
     match store.pending_migrations(MIGRATIONS).await {
         Ok(pending) if pending.is_empty() => {
             checks.push(SelfCheckItem::from_detail("schema", "up to date"));
-            checks.push(check_tenant_clocks(store).await);
+            checks.push(check_tenant_clocks(args, store).await);
             checks.push(check_search_index(args, store).await);
-            checks.push(check_sign_on(store).await);
+            checks.push(check_sign_on(args, store).await);
             let secrets = kernel::startup::check_secrets(store, &args.secrets_source()).await;
             checks.push(match secrets {
                 Ok(()) => SelfCheckItem::from_detail("secrets", "those of the database"),
@@ -74,7 +71,7 @@ async fn check_database(args: &StoreArgs, store: &Store) -> Vec<SelfCheckItem> {
         }
         Ok(pending) => checks.push(SelfCheckItem::from_problem(
             "schema",
-            format!("not up to date: {}; `serve` or `migrate` applies them", pending.join(", ")),
+            format!("not up to date: {}; `{}` applies them", pending.join(", "), args.command_line("migrate")),
         )),
         Err(error) => checks.push(SelfCheckItem::from_problem("schema", error.to_string())),
     }
@@ -82,7 +79,7 @@ async fn check_database(args: &StoreArgs, store: &Store) -> Vec<SelfCheckItem> {
 }
 
 /// A tenant's clock that is far ahead of the wall clock blocks all writes of the tenant.
-async fn check_tenant_clocks(store: &Store) -> SelfCheckItem {
+async fn check_tenant_clocks(args: &StoreArgs, store: &Store) -> SelfCheckItem {
     const NAME: &str = "tenants' clocks";
     let clocks = match list_clocks(&store.system(Purpose::Cli)).await {
         Ok(clocks) => clocks,
@@ -94,14 +91,15 @@ async fn check_tenant_clocks(store: &Store) -> SelfCheckItem {
         return SelfCheckItem::from_detail(NAME, "none is ahead of the time");
     }
     let problem = format!(
-        "{}; a machine's time was wrong: set it right, then `tenant-control admin clock repair --tenant SLUG`",
-        stuck.join(", ")
+        "{}; a machine's time was wrong: set it right, then `{}`",
+        stuck.join(", "),
+        args.command_line("admin clock repair --tenant SLUG")
     );
     SelfCheckItem::from_problem(NAME, problem)
 }
 
 /// Lists users who sign in at another identity provider than their address leads to. It never fails: that may be intended.
-async fn check_sign_on(store: &Store) -> SelfCheckItem {
+async fn check_sign_on(args: &StoreArgs, store: &Store) -> SelfCheckItem {
     const NAME: &str = "single sign-on";
     const SHOWN_MAX: usize = 5;
     let found = match list_vouched_elsewhere(&store.system(Purpose::Cli), SHOWN_MAX as i64 + 1).await {
@@ -114,9 +112,10 @@ async fn check_sign_on(store: &Store) -> SelfCheckItem {
     let shown: Vec<String> = found.iter().take(SHOWN_MAX).map(|(slug, email)| format!("{email} ({slug})")).collect();
     let more = if found.len() > SHOWN_MAX { " and others" } else { "" };
     let detail = format!(
-        "{}{more} sign in at another provider than that of their domain; if you did not intend that, `tenant-control admin \
-         user unlink` them, and check the audit trail for what they did",
-        shown.join(", ")
+        "{}{more} sign in at another provider than that of their domain; if you did not intend that, unlink them (`{}`), \
+         and check the audit trail for what they did",
+        shown.join(", "),
+        args.command_line("admin user unlink --tenant SLUG --email EMAIL")
     );
     SelfCheckItem::from_detail(NAME, detail)
 }

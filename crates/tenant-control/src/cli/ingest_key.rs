@@ -3,7 +3,6 @@
 use clap::Subcommand;
 use fleet::ingest_keys::{self, IngestKey, IngestKeyId};
 use fleet::inventory;
-use kernel::auth::Tenant;
 use kernel::base::{Code, Result};
 use kernel::http::BaseUrl;
 use kernel::store::Db;
@@ -11,6 +10,7 @@ use serde_json::json;
 
 use super::args::{TenantArgs, open_tenant, unknown_record};
 use super::organization::find_organization;
+use super::store;
 use crate::config::LinkArgs;
 
 #[derive(Subcommand)]
@@ -45,12 +45,12 @@ pub async fn run(command: IngestKeyCommand) -> Result<()> {
         IngestKeyCommand::Create { organization, url, of } => {
             let (store, tenant, db) = open_tenant(&of).await?;
             let organization = match organization {
-                Some(slug) => Some(find_organization(&db, &tenant, &slug).await?),
+                Some(slug) => Some(find_organization(&db, &of, &slug).await?),
                 None => None,
             };
             let base_url = url.base_url(&store).await?;
             // The server's secrets: a hash with another pepper would never match.
-            let secrets = kernel::startup::load_secrets(&store, &of.common.store.secrets_source()).await?;
+            let secrets = store::load_secrets(&of.common.store, &store).await?;
             let made = ingest_keys::create_ingest_key(&db, organization.as_ref(), &secrets).await?;
             let id = made.record.id;
             let url = ingest_url(&base_url, &made.secret.with_id(id));
@@ -69,16 +69,16 @@ pub async fn run(command: IngestKeyCommand) -> Result<()> {
             of.output().print_list(&all, format_key)
         }
         IngestKeyCommand::Revoke { id, of } => {
-            let (_, tenant, db) = open_tenant(&of).await?;
-            let revoked = revoke_key(&db, &tenant, &id).await?;
+            let (_, _, db) = open_tenant(&of).await?;
+            let revoked = revoke_key(&db, &of, &id).await?;
             of.output().print_value(&revoked, |key| format!("Ingest key {} is revoked.", key.id))
         }
     }
 }
 
 /// A malformed id is reported like the id of another tenant's key: as unknown.
-async fn revoke_key(db: &Db, tenant: &Tenant, id: &str) -> Result<IngestKey> {
-    let missing = || unknown_record(tenant, "ingest key", id);
+async fn revoke_key(db: &Db, of: &TenantArgs, id: &str) -> Result<IngestKey> {
+    let missing = || unknown_record(of, "ingest key", id);
     let id: IngestKeyId = id.parse().map_err(|_| missing())?;
     let revoked = ingest_keys::revoke_ingest_key(db, id).await;
     revoked.map_err(|error| if error.code() == Code::NotFound { missing() } else { error })

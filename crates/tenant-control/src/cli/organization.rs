@@ -1,7 +1,6 @@
 //! `admin organization`: the organizations of a tenant, which are its own customers.
 
 use clap::Subcommand;
-use kernel::auth::Tenant;
 use kernel::base::{Error, FieldError, Label, Result};
 use kernel::http::read_object;
 use kernel::store::Db;
@@ -76,15 +75,15 @@ pub async fn run(command: OrganizationCommand) -> Result<()> {
             of.output().print_list(&all, format_organization)
         }
         OrganizationCommand::Update { slug, name, new_slug, archived, of } => {
-            let (_, tenant, db) = open_tenant(&of).await?;
+            let (_, _, db) = open_tenant(&of).await?;
             let update = read_update(name.as_deref(), new_slug.as_deref(), archived)?;
-            let id = find_organization(&db, &tenant, &slug).await?.id;
+            let id = find_organization(&db, &of, &slug).await?.id;
             let changed = organizations::update_organization(&db, id, update).await?;
             of.output().print_value(&changed, format_organization)
         }
         OrganizationCommand::Delete { slug, of } => {
-            let (_, tenant, db) = open_tenant(&of).await?;
-            let id = find_organization(&db, &tenant, &slug).await?.id;
+            let (_, _, db) = open_tenant(&of).await?;
+            let id = find_organization(&db, &of, &slug).await?.id;
             organizations::delete_organization(&db, id).await?;
             of.output()
                 .print_value(&json!({ "id": id, "slug": slug }), |_| format!("Organization {slug} ({id}) is gone."))
@@ -93,8 +92,8 @@ pub async fn run(command: OrganizationCommand) -> Result<()> {
 }
 
 /// The organization with this slug, or an error that says how to list them.
-pub async fn find_organization(db: &Db, tenant: &Tenant, slug: &str) -> Result<Organization> {
-    organizations::find_by_slug(db, slug).await?.ok_or_else(|| unknown_record(tenant, "organization", slug))
+pub async fn find_organization(db: &Db, of: &TenantArgs, slug: &str) -> Result<Organization> {
+    organizations::find_by_slug(db, slug).await?.ok_or_else(|| unknown_record(of, "organization", slug))
 }
 
 /// Parses the flags by the same rules as a request body.

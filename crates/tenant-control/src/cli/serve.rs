@@ -1,7 +1,6 @@
 //! `serve`: starts the server from its settings and runs it until it is stopped.
 
 use std::future::Future;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use workflows::engine::WorkflowEngine;
 
 use super::output::print_line;
 use super::{jobs, log, metrics, store};
-use crate::config::{self, ServeArgs};
+use crate::config::ServeArgs;
 use crate::{features, router};
 
 pub async fn run(args: ServeArgs) -> Result<()> {
@@ -113,23 +112,16 @@ async fn welcome_first_admin(store: &Store, base_url: &BaseUrl, args: &ServeArgs
     let token = create_signin_link(store, tenant.id, user.id).await?;
     print_line(&format!(
         "\nThis store is new. A tenant {:?} and its admin {} were made.\nSign in once, within {} minutes:\n\n  {}/signin?token={}\n\n\
-         Another link: tenant-control admin session create --tenant {} --email {} --link{}\n",
+         Another link: {}\n",
         tenant.slug,
         user.email,
         SIGNIN_LINK_MS / MINUTE_MS,
         base_url.as_str(),
         token.expose_secret(),
-        tenant.slug,
-        user.email,
-        data_dir_flag(args),
+        args.store
+            .command_line(&format!("admin session create --tenant {} --email {} --link", tenant.slug, user.email)),
     ));
     Ok(())
-}
-
-/// The flag that a command needs to find this store. The database URL is left out: it may contain a password.
-fn data_dir_flag(args: &ServeArgs) -> String {
-    let elsewhere = args.store.database_url.is_none() && args.store.data_dir != Path::new(config::DATA_DIR);
-    if elsewhere { format!(" --data-dir {}", args.store.data_dir.display()) } else { String::new() }
 }
 
 async fn until_stopping(mut stopping: Receiver<bool>) -> Result<(), RecvError> {

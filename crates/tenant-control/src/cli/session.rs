@@ -69,8 +69,8 @@ pub async fn run(command: SessionCommand) -> Result<()> {
             output.print_list(&all, format_session)
         }
         SessionCommand::Revoke { which: SessionSelector { id: Some(id), .. }, of } => {
-            let (_, tenant, db) = open_tenant(&of).await?;
-            let missing = || unknown_record(&tenant, "session", &id);
+            let (_, _, db) = open_tenant(&of).await?;
+            let missing = || unknown_record(&of, "session", &id);
             // A malformed id is reported like the id of another tenant's session: as unknown.
             let session: SessionId = id.parse().map_err(|_| missing())?;
             if !revoke_session(&db, session).await? {
@@ -92,10 +92,8 @@ pub async fn run(command: SessionCommand) -> Result<()> {
 async fn run_create(whom: &UserArgs, link: bool, url: &LinkArgs, session: SessionArgs) -> Result<()> {
     let (store, tenant, user) = open_user(whom).await?;
     if user.status == UserStatus::Disabled {
-        return Err(Error::internal(format!(
-            "{} is disabled; `tenant-control admin user update --tenant {} --email {} --status active` enables them again",
-            user.email, tenant.slug, user.email
-        )));
+        let update = whom.of.command_line("user update", &[("--email", &user.email), ("--status", "active")]);
+        return Err(Error::internal(format!("{} is disabled; `{update}` enables them again", user.email)));
     }
     let base_url = url.base_url(&store).await?;
     if link {

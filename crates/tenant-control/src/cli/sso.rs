@@ -18,6 +18,7 @@ use people::sso::{
 use serde::Serialize;
 
 use super::args::{TenantArgs, open_tenant};
+use super::store;
 use crate::config::{LinkArgs, OutboundArgs};
 
 #[derive(Subcommand)]
@@ -191,20 +192,18 @@ pub async fn run(command: SsoCommand) -> Result<()> {
             of.output().print_list(&all, format_provider)
         }
         SsoCommand::Disable { id, of } => {
-            let (_, tenant, db) = open_tenant(&of).await?;
-            let id = get_or_only_enabled(&db, &tenant, id).await?;
-            let disabled =
-                sso::disable_provider(&db, id).await.map_err(|error| unknown_provider(error, &tenant, id))?;
+            let (_, _, db) = open_tenant(&of).await?;
+            let id = get_or_only_enabled(&db, &of, id).await?;
+            let disabled = sso::disable_provider(&db, id).await.map_err(|error| unknown_provider(error, &of, id))?;
             of.output().print_value(&disabled, |one| format!("Provider {} ({}) was disabled.", one.name, one.id))
         }
         SsoCommand::SetSecret { id, client_secret_file, of } => {
             let secret = read_secret(&client_secret_file)?;
-            let (store, tenant, db) = open_tenant(&of).await?;
-            let id = get_or_only_enabled(&db, &tenant, id).await?;
-            let secrets = kernel::startup::load_secrets(&store, &of.common.store.secrets_source()).await?;
+            let (store, _, db) = open_tenant(&of).await?;
+            let id = get_or_only_enabled(&db, &of, id).await?;
+            let secrets = store::load_secrets(&of.common.store, &store).await?;
             let change = ProviderChange { client_secret: Some((secret, secrets)), ..ProviderChange::default() };
-            let set =
-                sso::update_provider(&db, id, change).await.map_err(|error| unknown_provider(error, &tenant, id))?;
+            let set = sso::update_provider(&db, id, change).await.map_err(|error| unknown_provider(error, &of, id))?;
             of.output().print_value(&set, |one| format!("The client secret of {} ({}) was replaced.", one.name, one.id))
         }
         SsoCommand::ReleaseDomain { domain, of } => {
@@ -216,10 +215,8 @@ pub async fn run(command: SsoCommand) -> Result<()> {
             let (store, tenant, db) = open_tenant(&of).await?;
             let domain_record = sso::find_domain(&db, &domain).await?;
             let domain_record = domain_record.ok_or_else(|| {
-                let slug = &tenant.slug;
-                Error::internal(format!(
-                    "{slug} has no provider for {domain}; `tenant-control admin sso add` sets one up"
-                ))
+                let add = of.command_line("sso add", &[("--domain", &domain)]);
+                Error::internal(format!("{} has no provider for {domain}; `{add}` sets one up", tenant.slug))
             })?;
             if domain_record.verified_at.is_none() && !operator_word {
                 check_txt_record(&store, &domain_record, dns_server).await?;
@@ -237,7 +234,7 @@ async fn add_provider(args: SsoAddArgs) -> Result<()> {
     let needs_leave = check_issuer(&issuer, &args.outbound, &tenant).await?;
     let base_url = args.url.base_url(&store).await?;
     // The server's secrets: a client secret sealed with others could never be opened.
-    let secrets = kernel::startup::load_secrets(&store, &args.of.common.store.secrets_source()).await?;
+    let secrets = store::load_secrets(&args.of.common.store, &store).await?;
     let new = NewProvider {
         name,
         issuer,
@@ -254,7 +251,7 @@ async fn add_provider(args: SsoAddArgs) -> Result<()> {
     let redirect_uri = format!("{}{CALLBACK_PATH}", base_url.as_str());
     let post_logout_redirect_uri = signed_out_uri(&made, &base_url);
     let added = AddedProvider { provider: made, redirect_uri, post_logout_redirect_uri, needs_leave };
-    args.of.output().print_value(&added, |added| format_instructions(added, &tenant))
+    args.of.output().print_value(&added, |added| format_instructions(added, &args.of))
 }
 
 /// The URI to which the provider redirects after a sign-out, if users are sent there to sign out.
@@ -265,12 +262,10 @@ fn signed_out_uri(provider: &Provider, base_url: &BaseUrl) -> Option<String> {
 async fn update_provider(args: SsoUpdateArgs) -> Result<()> {
     let id = args.id;
     let client_secret = args.client_secret_file.as_deref().map(read_secret).transpose()?;
-    let (store, tenant, db) = open_tenant(&args.of).await?;
+    let (store, _, db) = open_tenant(&args.of).await?;
     let base_url = args.url.base_url(&store).await?;
     let client_secret = match client_secret {
-        Some(secret) => {
-            Some((secret, kernel::startup::load_secrets(&store, &args.of.common.store.secrets_source()).await?))
-        }
+        Some(secret) => Some((secret, store::load_secrets(&args.of.common.store, &store).await?)),
         None => None,
     };
     let gives_rules = args.no_role_map || !args.role_map.is_empty();
@@ -287,7 +282,7 @@ async fn update_provider(args: SsoUpdateArgs) -> Result<()> {
         enable: args.enable,
     };
     let updated = sso::update_provider(&db, id, change).await;
-    let updated = updated.map_err(|error| unknown_provider(error, &tenant, id))?;
+    let updated = updated.map_err(|error| unknown_provider(error, &args.of, id))?;
     let wants_sign_out = args.sign_out_at_provider == Some(true);
     let post_logout_redirect_uri = signed_out_uri(&updated, &base_url).filter(|_| wants_sign_out);
     args.of.output().print_value(&UpdatedProvider { provider: updated, post_logout_redirect_uri }, |updated| {
@@ -348,19 +343,19 @@ async fn check_issuer(issuer: &str, outbound: &OutboundArgs, tenant: &Tenant) ->
     Ok(is_inside)
 }
 
-fn format_instructions(added: &AddedProvider, tenant: &Tenant) -> String {
+fn format_instructions(added: &AddedProvider, of: &TenantArgs) -> String {
     let AddedProvider { provider, redirect_uri, post_logout_redirect_uri, needs_leave } = added;
-    let slug = &tenant.slug;
     let first = format!(
-        "Provider {} ({}) was made for {slug}.\nRegister this redirect URI there:\n  {redirect_uri}",
-        provider.name, provider.id
+        "Provider {} ({}) was made for {}.\nRegister this redirect URI there:\n  {redirect_uri}",
+        provider.name, provider.id, of.tenant
     );
     let domain = |one: &Domain| match one.verified_at {
         Some(_) => format!("{} was verified before.", one.domain),
         None => format!(
-            "Publish this TXT record, then run `tenant-control admin sso verify-domain --tenant {slug} --domain {}`:\n  \
-             {}  \"{}\"",
-            one.domain, one.txt.name, one.txt.value
+            "Publish this TXT record, then run `{}`:\n  {}  \"{}\"",
+            of.command_line("sso verify-domain", &[("--domain", &one.domain)]),
+            one.txt.name,
+            one.txt.value
         ),
     };
     let leave = needs_leave.then(|| {
@@ -372,7 +367,7 @@ fn format_instructions(added: &AddedProvider, tenant: &Tenant) -> String {
 }
 
 /// The given provider, or the only one that is enabled.
-async fn get_or_only_enabled(db: &Db, tenant: &Tenant, id: Option<ProviderId>) -> Result<ProviderId> {
+async fn get_or_only_enabled(db: &Db, of: &TenantArgs, id: Option<ProviderId>) -> Result<ProviderId> {
     if let Some(id) = id {
         return Ok(id);
     }
@@ -381,22 +376,20 @@ async fn get_or_only_enabled(db: &Db, tenant: &Tenant, id: Option<ProviderId>) -
     match enabled.as_slice() {
         [only] => Ok(only.id),
         others => Err(Error::internal(format!(
-            "{} has {} enabled providers; name one with --id, as `tenant-control admin sso list --tenant {}` shows them",
-            tenant.slug,
+            "{} has {} enabled providers; name one with --id, as `{}` shows them",
+            of.tenant,
             others.len(),
-            tenant.slug
+            of.command_line("sso list", &[])
         ))),
     }
 }
 
-fn unknown_provider(error: Error, tenant: &Tenant, id: ProviderId) -> Error {
+fn unknown_provider(error: Error, of: &TenantArgs, id: ProviderId) -> Error {
     if error.code() != Code::NotFound {
         return error;
     }
-    let slug = &tenant.slug;
-    Error::internal(format!(
-        "there is no provider {id} in {slug}; `tenant-control admin sso list --tenant {slug}` shows them"
-    ))
+    let list = of.command_line("sso list", &[]);
+    Error::internal(format!("there is no provider {id} in {}; `{list}` shows them", of.tenant))
 }
 
 /// Checks that the domain's owner has published the expected TXT record.

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use kernel::base::{Env, Error, OperatorName, Result};
+use kernel::base::{Env, Error, OperatorName, Result, Secrets};
 use kernel::store::Store;
 use serde_json::json;
 
@@ -12,9 +12,35 @@ use super::output::{Output, print_warning};
 use crate::config::{self, StoreArgs};
 use crate::migrations::MIGRATIONS;
 
-/// Opens the store for a command and migrates it. While it waits for another process, it says so on stderr.
+/// Opens an existing store for a command and migrates it. While it waits for another process, it says so on stderr.
 pub async fn open_store(args: &StoreArgs) -> Result<Store> {
-    migrate_store(open_unmigrated(args).await?).await
+    migrate_store(open_existing(args).await?).await
+}
+
+/// Opens an existing store for a command without migrating it. A mistyped or forgotten place is refused: a store made there
+/// would look like an empty one.
+pub async fn open_existing(args: &StoreArgs) -> Result<Store> {
+    // Opening an empty file would write to it.
+    let has_bytes = |file: &Path| file.metadata().is_ok_and(|metadata| metadata.len() > 0);
+    if args.database_url.is_none() && !has_bytes(&args.database_file()) {
+        return Err(missing_store(args));
+    }
+    let store = connect(args).await?;
+    if store.has_schema().await? {
+        return Ok(store);
+    }
+    store.close().await;
+    Err(missing_store(args))
+}
+
+/// The error of a command on a store that is not there.
+pub fn missing_store(args: &StoreArgs) -> Error {
+    Error::internal(format!(
+        "there is no store in {}. Say where it is, as to the server: --data-dir, --database-url or --config (or \
+         TENANT_CONTROL_DATA_DIR, TENANT_CONTROL_DATABASE_URL). `{}` makes a new one",
+        args.describe_store(),
+        args.command_line("serve")
+    ))
 }
 
 /// Opens the store for the server and migrates it. The server writes only to its log.
@@ -30,11 +56,16 @@ async fn migrate_store(store: Store) -> Result<Store> {
     Ok(store)
 }
 
-/// Opens the store for a command without migrating it.
-pub async fn open_unmigrated(args: &StoreArgs) -> Result<Store> {
-    make_private_dir(&args.data_dir)?;
+/// Connects to the store for a command. A file that is missing is created, without a schema.
+async fn connect(args: &StoreArgs) -> Result<Store> {
     let env = Env { operator: operator_name(), ..Env::default() };
     Store::open(args.store_options().on_lock_wait(print_wait), env).await
+}
+
+/// The server's secrets, for a command that hashes or seals: with others, nobody could check or open it.
+pub async fn load_secrets(args: &StoreArgs, store: &Store) -> Result<Secrets> {
+    make_private_dir(&args.data_dir)?;
+    kernel::startup::load_secrets(store, &args.secrets_source()).await
 }
 
 /// The operator's name for the audit trail: the user behind sudo, else the user of the operating system, by number if it has
@@ -51,7 +82,8 @@ fn print_wait(file: &Path) {
 }
 
 pub async fn run_migrate(args: &StoreArgs, output: &Output) -> Result<()> {
-    let store = open_unmigrated(args).await?;
+    make_private_dir(&args.data_dir)?;
+    let store = connect(args).await?;
     let applied = store.migrate(MIGRATIONS).await?;
     store.close().await;
     output.print_value(&json!({ "applied": applied }), |_| match applied.len() {

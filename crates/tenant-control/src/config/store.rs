@@ -1,6 +1,6 @@
 //! Settings of the store: what every command needs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use kernel::base::SecretsSource;
@@ -8,7 +8,10 @@ use kernel::store::{PostgresOptions, SqliteSynchronous, StoreOptions};
 
 use super::DATA_DIR;
 use crate::features;
+use crate::shell::quote_word;
 
+/// The database's URL.
+pub const DATABASE_VARIABLE: &str = "TENANT_CONTROL_DATABASE_URL";
 /// The content of the secrets file, for installations that keep it elsewhere.
 pub(super) const SECRETS_VARIABLE: &str = "TENANT_CONTROL_SECRETS";
 /// `off` makes the embedded store unsafe, so that the power-cut test can prove that it detects lost writes.
@@ -56,6 +59,66 @@ impl StoreArgs {
         options.followed_by(&features::install().followers)
     }
 
+    /// The store as messages name it: its folder, or its database without the password.
+    pub fn describe_store(&self) -> String {
+        match &self.database_url {
+            None => std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone()).display().to_string(),
+            Some(url) => PostgresOptions::new(url).describe_database().unwrap_or_else(|_| "the database".to_owned()),
+        }
+    }
+
+    /// A command line that works on this store, for people to paste.
+    pub fn command_line(&self, command: &str) -> String {
+        format!("tenant-control {command}{}", self.to_flags())
+    }
+
+    /// The flags with which another command finds this store, each after a space. What the environment says needs no flag,
+    /// nor what a settings file says besides `--config`.
+    pub fn to_flags(&self) -> String {
+        let mut flags = Vec::new();
+        if let Some(file) = &self.config {
+            flags.push(format!(" --config {}", quote_word(&file.to_string_lossy())));
+        }
+        match &self.database_url {
+            None if self.data_dir == Path::new(DATA_DIR) => {}
+            None => flags.push(format!(" --data-dir {}", quote_word(&self.data_dir.to_string_lossy()))),
+            Some(url) => {
+                if !self.is_in_variable() && !self.is_in_file("database-url", url) {
+                    flags.push(format!(" --database-url {}", self.database_word()));
+                }
+                if self.allow_superuser {
+                    flags.push(" --allow-superuser".to_owned());
+                }
+            }
+        }
+        flags.concat()
+    }
+
+    /// The database's URL as a word of a command line: the variable that holds it, or the URL itself. One with a password
+    /// is not printed, and its variable must be set before the line is used.
+    pub fn database_word(&self) -> String {
+        let url = self.database_url.as_deref().filter(|url| !self.is_in_variable() && !has_password(url));
+        url.map_or_else(|| format!("\"${DATABASE_VARIABLE}\""), quote_word)
+    }
+
+    /// Whether [`StoreArgs::database_word`] is a variable that is not set.
+    pub fn hides_database_url(&self) -> bool {
+        self.database_url.as_deref().is_some_and(has_password) && !self.is_in_variable()
+    }
+
+    /// Whether the environment says which database it is.
+    fn is_in_variable(&self) -> bool {
+        self.database_url.is_some() && std::env::var(DATABASE_VARIABLE).ok() == self.database_url
+    }
+
+    /// Whether the settings file gives a setting this value.
+    fn is_in_file(&self, name: &str, value: &str) -> bool {
+        let read = self.config.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+        let table: Option<toml::Table> = read.and_then(|text| text.parse().ok());
+        let has = |name: &str| table.as_ref()?.get(name)?.as_str().map(|set| set == value);
+        has(name).or_else(|| has(&name.replace('-', "_"))).unwrap_or(false)
+    }
+
     pub fn secrets_path(&self) -> PathBuf {
         self.secrets_file.clone().unwrap_or_else(|| self.data_dir.join("secrets.json"))
     }
@@ -66,6 +129,10 @@ impl StoreArgs {
             _ => SecretsSource::File(self.secrets_path()),
         }
     }
+}
+
+fn has_password(url: &str) -> bool {
+    PostgresOptions::new(url).has_password()
 }
 
 fn synchronous_mode() -> SqliteSynchronous {

@@ -5,7 +5,9 @@ mod backup;
 mod clock;
 mod devices;
 mod doctor;
+mod hints;
 mod ingest_keys;
+mod missing;
 mod operator;
 mod organizations;
 mod pooler;
@@ -23,8 +25,9 @@ use serde_json::{Value, json};
 use crate::support::command::{Desk, Process};
 use crate::support::people::{KEYS, SESSION};
 
-/// A tenant `acme` with an admin `a@acme.test`.
+/// A tenant `acme` with an admin `a@acme.test`, in a store that is made if there is none.
 fn acme(desk: &Desk) {
+    desk.json(&["migrate"]);
     desk.json(&["admin", "tenant", "create", "--name", "Acme", "--slug", "acme"]);
     desk.json(&["admin", "user", "create", "--tenant", "acme", "--email", "a@acme.test", "--role", "admin"]);
 }

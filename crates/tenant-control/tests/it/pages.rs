@@ -17,6 +17,7 @@ use kernel::base::MINUTE_MS;
 use kernel::http::{BaseUrl, RatePolicy};
 use serde_json::{Value, json};
 use tenant_control::features;
+use tenant_control::features::pages::StoreFlags;
 use tenant_control::features::users::{NewUser, create_user};
 
 use crate::support::people::{KEYS, SESSION};
@@ -202,6 +203,24 @@ over_http! {
             assert!(page.contains(&format!("Your role, {}, cannot create API keys", role.as_str())));
             assert!(page.contains("id=\"sign-out\""));
         }
+    }
+
+    async fn operators_alone_see_where_the_store_is(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.set_feature_settings(StoreFlags(" --data-dir '/srv/my data'".to_owned()));
+        let server = setup.start().await;
+        let tenancy = server.tenant("acme").await;
+        let new = |email: &str, platform_operator| {
+            let (email, name) = (email.to_owned(), None);
+            NewUser { email, name, role: Role::Admin, platform_operator }
+        };
+        let operator = server.session(&tenancy.tenant, new("root@acme.test", true)).await;
+        let page = html(&server.get(OVERVIEW).cookie(&operator).await);
+        let whole = "tenant-control admin session create --tenant acme --email root@acme.test --json --data-dir '/srv/my data'<";
+        assert!(page.contains(whole) && !page.contains("such as <code>--data-dir"), "{page}");
+        let other = server.session(&tenancy.tenant, new("ann@acme.test", false)).await;
+        let page = html(&server.get(OVERVIEW).cookie(&other).await);
+        assert!(!page.contains("/srv/") && page.contains("such as <code>--data-dir</code>"), "{page}");
     }
 
     async fn names_are_text_whatever_they_hold(server: Server) {

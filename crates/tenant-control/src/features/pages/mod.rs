@@ -33,7 +33,7 @@ pub use errors::show_errors;
 pub use health_monitor::{HealthMonitor, measure_queue};
 pub use home::show_home;
 pub use library::{Library, show_library_page};
-pub use overview::show_overview;
+pub use overview::{StoreFlags, show_overview};
 pub use rate_limits::show_rate_limits;
 pub use refused::render_refusal;
 pub use signin::{begin_signin, redeem_link, show_signin};

@@ -9,7 +9,14 @@ use kernel::http::{Access, Caller, RatePolicy, Rules};
 use kernel::rules;
 use people::api_keys::{EXPIRES_DAYS_DEFAULT, EXPIRES_DAYS_MAX};
 
+use crate::shell::quote_word;
+
 use super::page::{HtmlPage, REFERRER_POLICY, duration_words, minute_words};
+
+/// The flags with which commands find the store of this server. They name its folders and hosts, so that only platform
+/// operators, who run the commands, see them.
+#[derive(Clone, Default)]
+pub struct StoreFlags(pub String);
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -23,6 +30,7 @@ struct Overview<'a> {
     expires_at: Timestamp,
     absolute_limit: String,
     may_make_keys: bool,
+    store_flags: String,
     /// The scopes that a new key can have, which are those of the user.
     grantable: Vec<&'static str>,
     expires_days_default: i64,
@@ -55,6 +63,7 @@ fn render_overview(caller: &Caller, user: &UserIdentity) -> Result<HtmlPage> {
         expires_at: caller.expires_at(),
         absolute_limit: duration_words(settings.session_absolute_ms),
         may_make_keys: caller.scopes().has_scope(Scope::ApiKeysWrite),
+        store_flags: if user.platform_operator { settings.feature_settings::<StoreFlags>().0 } else { String::new() },
         grantable: Scope::ALL
             .iter()
             .filter(|scope| caller.scopes().has_scope(**scope))
@@ -78,24 +87,6 @@ impl Overview<'_> {
     }
 
     fn email_in_shell(&self) -> String {
-        in_shell(&self.user.email)
-    }
-}
-
-/// Quotes a text as one word of a command line, because people paste what the page shows.
-fn in_shell(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "@._+-".contains(c);
-    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_strange_address_cannot_run_a_command() {
-        assert_eq!(in_shell("a.b+c@acme.test"), "a.b+c@acme.test");
-        assert_eq!(in_shell("$(id)@acme.test"), "'$(id)@acme.test'");
-        assert_eq!(in_shell("o'hara@acme.test"), r"'o'\''hara@acme.test'");
+        quote_word(&self.user.email)
     }
 }

@@ -14,7 +14,7 @@ fn fields(value: &Value) -> Vec<&str> {
 
 #[test]
 fn tenants_are_made_and_listed() {
-    let desk = Desk::new();
+    let desk = Desk::with_store();
     let create = |name, slug| desk.run(&["admin", "tenant", "create", "--name", name, "--slug", slug]).shown(&desk);
     assert_eq!(desk.run(&["admin", "tenant", "list"]).shown(&desk), "exit 0\nstdout:\n\n");
     assert_eq!(create(" Acme & Söhne ", "acme"), "exit 0\nstdout:\nTenant acme (ten_ID) was made.\n");
@@ -31,7 +31,7 @@ fn tenants_are_made_and_listed() {
 
 #[test]
 fn a_bad_name_or_slug_is_named_like_its_flag() {
-    let desk = Desk::new();
+    let desk = Desk::with_store();
     let slug = "error: --slug: must be 1 to 63 of a-z, 0-9 and -, not starting or ending with -\n";
     let long = "a".repeat(64);
     for (name, bad, wanted) in [
@@ -52,7 +52,7 @@ fn a_bad_name_or_slug_is_named_like_its_flag() {
 
 #[test]
 fn users_are_made_changed_listed_and_disabled() {
-    let desk = Desk::new();
+    let desk = Desk::with_store();
     desk.json(&["admin", "tenant", "create", "--name", "Acme", "--slug", "acme"]);
     let user = |verb: &str, email: &str, flags: &[&str]| {
         let arguments = [&["admin", "user", verb, "--tenant", "acme", "--email", email], flags].concat();
@@ -193,7 +193,7 @@ fn programs_read_users_as_json() {
 
 #[test]
 fn an_unknown_tenant_is_refused_by_every_command() {
-    let desk = Desk::new();
+    let desk = Desk::with_store();
     let wanted = "exit 1\nstderr:\nerror: there is no tenant \"nope\"; `tenant-control admin tenant list` shows them\n";
     let whom = ["--tenant", "nope", "--email", "a@acme.test"];
     for arguments in [

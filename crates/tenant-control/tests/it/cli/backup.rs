@@ -93,8 +93,6 @@ fn a_backup_says_what_it_lacks_and_replaces_nothing() {
         nowhere.starts_with("exit 1\nstderr:\nerror: ") && nowhere.contains("No such file or directory"),
         "{nowhere}"
     );
-    let empty = Desk::new().run(&["backup", "--to", "backup.db"]);
-    assert_eq!((empty.code, empty.stderr.as_str()), (1, "error: there is no embedded store in ./data\n"));
 }
 
 #[test]

@@ -1,5 +1,9 @@
 //! `doctor`: all is well, or what is not.
 
+use kernel::base::Env;
+use kernel::store::{Store, StoreOptions};
+use tenant_control::migrations::MIGRATIONS;
+
 use super::*;
 use crate::support::command::chmod;
 
@@ -24,13 +28,14 @@ fn fails_only(desk: &Desk, name: &str, detail: &str) {
 }
 
 #[test]
-fn before_the_first_run_nothing_is_wrong_and_nothing_is_made() {
+fn before_the_first_run_there_is_no_store_and_none_is_made() {
     let desk = Desk::new();
-    let wanted = "exit 0\nstdout:\n\
+    let wanted = "exit 1\nstdout:\n\
         ok    data directory: ./data is not made yet; `serve` makes it\n\
         ok    secrets file: ./data/secrets.json is not made yet; `serve` makes it\n\
         ok    webhook targets: public addresses only\n\
-        ok    database: not made yet; `serve` makes it\n";
+        FAIL  database: there is no store in DESK/data. Say where it is, as to the server: --data-dir, --database-url or \
+        --config (or TENANT_CONTROL_DATA_DIR, TENANT_CONTROL_DATABASE_URL). `tenant-control serve` makes a new one\n";
     assert_eq!(desk.run(&["doctor"]).shown(&desk), wanted);
     assert!(!desk.path("data").exists());
 }
@@ -101,14 +106,19 @@ fn wrong_and_missing_secrets_are_found() {
     assert_eq!(failures(&desk), []);
 }
 
-#[test]
-fn pending_migrations_are_found_and_not_applied() {
+#[tokio::test(flavor = "multi_thread")]
+async fn pending_migrations_are_found_and_not_applied() {
     let desk = Desk::new();
-    drop(desk.serve(&[]));
-    // An empty database: as if this version came with its first migration.
-    desk.file("data/tenant-control.db", "");
+    std::fs::create_dir(desk.path("data")).unwrap();
+    chmod(&desk.path("data"), 0o700);
+    // The store of a version that had one migration less.
+    let (newest, older) = MIGRATIONS.split_last().unwrap();
+    let options = StoreOptions::sqlite(desk.path("data/tenant-control.db"));
+    let store = Store::open(options, Env::default()).await.unwrap();
+    store.migrate(older).await.unwrap();
+    store.close().await;
     for _ in 0..2 {
-        fails_only(&desk, "schema", "not up to date: 0001_ground");
+        fails_only(&desk, "schema", &format!("not up to date: {}; `tenant-control migrate`", newest.name));
     }
     desk.json(&["migrate"]);
     assert_eq!(failures(&desk), []);

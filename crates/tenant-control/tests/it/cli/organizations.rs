@@ -78,7 +78,7 @@ fn a_bad_organization_is_refused_and_its_flag_named() {
 
 #[test]
 fn an_unknown_tenant_is_refused() {
-    let desk = Desk::new();
+    let desk = Desk::with_store();
     let wanted = "exit 1\nstderr:\nerror: there is no tenant \"nope\"; `tenant-control admin tenant list` shows them\n";
     let minutes = ["--first-response-minutes", "30", "--resolution-minutes", "240"];
     for arguments in [

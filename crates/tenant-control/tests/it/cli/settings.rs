@@ -117,9 +117,9 @@ async fn the_file_serves_every_command_and_each_takes_what_it_knows() {
     );
     let config = ["--config", "settings.toml"];
     for arguments in [
-        &["admin", "tenant", "create", "--name", "Acme", "--slug", "acme"][..],
+        &["migrate"][..],
+        &["admin", "tenant", "create", "--name", "Acme", "--slug", "acme"],
         &["admin", "user", "create", "--tenant", "acme", "--email", "a@acme.test", "--role", "admin"],
-        &["migrate"],
     ] {
         desk.json(&[arguments, &config].concat());
     }

@@ -34,6 +34,13 @@ impl Desk {
         Desk { folder: TempDir::new().expect("a temporary folder"), variables: HashMap::new() }
     }
 
+    /// With an empty store in its data directory.
+    pub fn with_store() -> Desk {
+        let desk = Desk::new();
+        desk.json(&["migrate"]);
+        desk
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -67,6 +74,15 @@ impl Desk {
         let code = ended(&mut child, [&stdout, &stderr]);
         let code = code.unwrap_or_else(|| panic!("{arguments:?} does not end: {}", stderr.text()));
         Ended { code, stdout: stdout.text(), stderr: stderr.text() }
+    }
+
+    /// Runs a line by a shell to its end.
+    pub fn shell(&self, line: &str) -> Ended {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", line]).current_dir(self.folder.path()).env_clear().envs(&self.variables);
+        let done = shell.stdin(Stdio::null()).output().expect("a shell");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ended { code: done.status.code().unwrap_or(-1), stdout: text(&done.stdout), stderr: text(&done.stderr) }
     }
 
     /// Begins a command, for a test that does something meanwhile.
