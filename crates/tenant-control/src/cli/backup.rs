@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -76,8 +77,8 @@ pub async fn run_restore(args: &RestoreArgs) -> Result<ExitCode> {
         let command = format!("pg_restore --clean --if-exists --dbname={} {from}", args.store.database_word());
         return Ok(use_tools(&command, &args.store));
     }
-    let _lock = DataLock::acquire(&args.store)?;
-    let target = args.store.database_file();
+    let (target, folder) = (args.store.database_file(), &args.store.data_dir);
+    let _lock = acquire_lock(&args.store)?;
     if target.exists() && !args.force {
         return Err(Error::internal(format!(
             "{} exists; give --force to replace it (it is kept beside the new one)",
@@ -86,9 +87,18 @@ pub async fn run_restore(args: &RestoreArgs) -> Result<ExitCode> {
     }
     let incoming = target.with_extension("db.incoming");
     stage_backup(from, &incoming).await?;
+    // Whoever restores, often root, must not lock the server's user out.
+    if !target.exists() {
+        adopt_owner(folder, &incoming);
+    } else if let Err(error) = copy_owner(&target, &incoming) {
+        remove_with_log(&incoming);
+        let detail =
+            format!("cannot give it the owner of {}: {error}; restore as root or as that user", target.display());
+        return Err(Error::internal(detail));
+    }
     let previous = set_aside(&target)?;
     rename_file(&incoming, &target)?;
-    sync_dir(&args.store.data_dir)?;
+    sync_dir(folder)?;
     let done = json!({ "path": target, "previous": previous, "secrets_included": false });
     args.output.print_value(&done, |_| {
         let previous =
@@ -104,6 +114,32 @@ pub async fn run_restore(args: &RestoreArgs) -> Result<ExitCode> {
 
 fn chosen_file<'a>(path: Option<&'a PathBuf>, name: Option<&'a PathBuf>) -> Result<&'a PathBuf> {
     path.or(name).ok_or_else(|| Error::internal("name the file"))
+}
+
+/// Locks the data directory. A lock file that did not exist gets the owner of the directory.
+fn acquire_lock(args: &StoreArgs) -> Result<DataLock> {
+    let is_new = !DataLock::path(args).exists();
+    let lock = DataLock::acquire(args)?;
+    if is_new {
+        adopt_owner(&args.data_dir, &DataLock::path(args));
+    }
+    Ok(lock)
+}
+
+/// Gives a file the owner, the group and the permissions of the one that it replaces.
+fn copy_owner(replaced: &Path, file: &Path) -> std::io::Result<()> {
+    let (model, own) = (fs::metadata(replaced)?, fs::metadata(file)?);
+    if (model.uid(), model.gid()) != (own.uid(), own.gid()) {
+        chown(file, Some(model.uid()), Some(model.gid()))?;
+    }
+    fs::set_permissions(file, model.permissions())
+}
+
+/// Gives a new file the owner and the group of its directory, if this user can.
+fn adopt_owner(folder: &Path, file: &Path) {
+    if let Ok(model) = fs::metadata(folder) {
+        let _ = chown(file, Some(model.uid()), Some(model.gid()));
+    }
 }
 
 /// Copies the backup beside the store and checks that it is complete before anything is replaced.

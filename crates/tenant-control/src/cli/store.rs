@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kernel::base::{Env, Error, OperatorName, Result, Secrets};
 use kernel::store::Store;
@@ -113,9 +113,14 @@ fn make_private_dir(path: &Path) -> Result<()> {
 pub struct DataLock(#[expect(dead_code, reason = "the lock lives as long as the file is open")] fs::File);
 
 impl DataLock {
+    /// The file that is locked.
+    pub fn path(args: &StoreArgs) -> PathBuf {
+        args.data_dir.join("lock")
+    }
+
     pub fn acquire(args: &StoreArgs) -> Result<Self> {
         make_private_dir(&args.data_dir)?;
-        let path = args.data_dir.join("lock");
+        let path = DataLock::path(args);
         let failed = |error: &dyn std::fmt::Display| Error::internal(format!("{}: {error}", path.display()));
         let file = fs::OpenOptions::new()
             .create(true)

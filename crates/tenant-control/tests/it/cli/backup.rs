@@ -1,5 +1,7 @@
 //! `backup` and `restore` of the embedded store.
 
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -110,6 +112,33 @@ fn a_restore_refuses_to_replace_a_store_unless_forced_and_keeps_the_old_one() {
     let previous = done["previous"].as_str().expect("the old store").to_owned();
     desk.json(&["restore", "--from", &previous, "--force"]);
     assert_eq!(desk.json(&["admin", "tenant", "list"]).as_array().unwrap().len(), 2, "and can be put back");
+}
+
+/// An operator restores as root, and the server runs as a user of its own.
+#[test]
+fn a_restore_keeps_the_owner_and_the_permissions_of_what_it_replaces() {
+    let desk = Desk::new();
+    acme(&desk);
+    desk.json(&["backup", "--to", "backup.db"]);
+    let (store, folder, lock) = (desk.path("data/tenant-control.db"), desk.path("data"), desk.path("data/lock"));
+    let owner = |path: &Path| (std::fs::metadata(path).unwrap().uid(), std::fs::metadata(path).unwrap().gid());
+    // Only root can give a file away; others keep what is theirs.
+    let server = if owner(&folder).0 == 0 { (12_345, 23_456) } else { owner(&folder) };
+    let give = |path: &Path| chown(path, Some(server.0), Some(server.1)).unwrap();
+    give(&store);
+    chmod(&store, 0o640);
+    let done = desk.json(&["restore", "--from", "backup.db", "--force"]);
+    assert_eq!((owner(&store), mode(&store)), (server, 0o640));
+    let previous = done["previous"].as_str().expect("the old store");
+    assert_eq!((owner(&desk.path(previous)), mode(&desk.path(previous))), (server, 0o640));
+
+    // Without a store the folder says whose it is.
+    give(&folder);
+    for file in [&store, &lock] {
+        std::fs::remove_file(file).unwrap();
+    }
+    desk.json(&["restore", "--from", "backup.db"]);
+    assert_eq!((owner(&store), mode(&store), owner(&lock)), (server, 0o600, server));
 }
 
 /// A store that was copied elsewhere is not reached where the first one is.
