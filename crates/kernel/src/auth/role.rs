@@ -10,9 +10,9 @@ use crate::base::StringEnum;
 pub enum Role {
     /// Everything in the tenant.
     Admin,
-    /// The daily work: no keys, webhooks, users, audit trail, and no change to cloud providers or backup configuration.
+    /// The daily work: no keys, webhooks, audit trail, and no change to users, cloud providers or backup configuration.
     Technician,
-    /// The reads of a technician.
+    /// The reads of a technician, but for users.
     Viewer,
 }
 
@@ -37,6 +37,8 @@ impl Role {
             Role::Admin => &["*"],
             Role::Technician => &[
                 "organizations:*",
+                // To assign work.
+                "users:read",
                 "tickets:*",
                 "workflows:*",
                 "search:read",

@@ -46,16 +46,16 @@ const SCOPES: &[&str] = &[
     "audit:read",
 ];
 
-/// The contract's roles: a technician has all but keys, webhooks, users, the audit trail and the writing of clouds and
-/// backup configuration; a viewer has the reads of the same.
+/// The contract's roles: a technician has all but keys, webhooks, the audit trail and the writing of users, clouds and
+/// backup configuration; a viewer has the reads of the same but users.
 fn holds(role: Role, scope: &str) -> bool {
     let (family, action) = scope.split_once(':').unwrap();
-    let admins_alone = ["api_keys", "webhooks", "users", "audit"].contains(&family)
-        || ["cloud:write", "backup:write"].contains(&scope);
+    let admins_alone = ["api_keys", "webhooks", "audit"].contains(&family)
+        || ["users:write", "cloud:write", "backup:write"].contains(&scope);
     match role {
         Role::Admin => true,
         Role::Technician => !admins_alone,
-        Role::Viewer => !admins_alone && action == "read",
+        Role::Viewer => !admins_alone && action == "read" && family != "users",
     }
 }
 

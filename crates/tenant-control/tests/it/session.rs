@@ -77,6 +77,7 @@ over_http! {
         ];
         let daily = [
             "organizations:*",
+            "users:read",
             "tickets:*",
             "workflows:*",
             "search:read",

@@ -20,13 +20,21 @@ fn needs(answer: &Answer, scope: &str) {
 }
 
 over_http! {
-    async fn people_are_the_admins(server: Server) {
+    async fn people_are_the_admins_and_technicians_know_whom_to_give_work_to(server: Server) {
         let acme = server.tenant("acme").await;
         let made = make(&server, &acme, "ann@acme.test", "viewer").await;
         for role in [Role::Technician, Role::Viewer] {
             let cookie = server.user(&acme.tenant, role).await;
-            needs(&server.get(USERS).cookie(&cookie).await, "users:read");
-            needs(&server.get(one(&made)).cookie(&cookie).await, "users:read");
+            if role == Role::Technician {
+                let found = server.get(format!("{USERS}?q=ann&status=active")).cookie(&cookie).await.ok(200);
+                assert_eq!(found["data"], json!([made]));
+                assert_eq!(server.get(one(&made)).cookie(&cookie).await.ok(200), made);
+                let assigned = json!({"subject": "Printer", "assignee_id": found["data"][0]["id"]});
+                server.post("/api/psa/tickets").cookie(&cookie).json(&assigned).await.is(201);
+            } else {
+                needs(&server.get(USERS).cookie(&cookie).await, "users:read");
+                needs(&server.get(one(&made)).cookie(&cookie).await, "users:read");
+            }
             needs(&server.post(USERS).cookie(&cookie).json(&input("b@acme.test", "viewer")).await, "users:write");
             needs(&put(&server, &cookie, &made, &but(&made, "name", "B")).await, "users:write");
             needs(&server.delete(one(&made)).cookie(&cookie).await, "users:write");
