@@ -128,7 +128,7 @@ codes! {
         "errors names every bad field at once, with a JSON pointer, a code and what would be right. Nothing was changed."
         "Not valid: /expires_days. See errors for each."
     TargetNotAllowed 422 "target_not_allowed" "The target is inside a network that is not allowed"
-        "Private, loopback, link-local, metadata and other reserved addresses are refused, and names that resolve to them. The operator can allow networks."
+        "Private, loopback, link-local, metadata and other reserved addresses are refused, and names that resolve to them. The operator can open a network with --webhook-allow-cidr."
         "Not valid: /url. See errors for each."
     IdempotencyKeyReused 422 "idempotency_key_reused" "The Idempotency-Key was used with another body"
         "Use a new key for a new request; a key is kept for 24 hours."

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Why a target may not be called. The detail names only the address and its range.
+/// Why a target may not be called. The detail names only the address, its range, and the setting that opens it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAllowed {
     pub detail: String,
@@ -61,7 +61,12 @@ impl AddressGuard {
 
     pub fn check_address(&self, address: IpAddr) -> Result<(), NotAllowed> {
         match self.find_refusal(address) {
-            Some(range) => Err(NotAllowed { detail: format!("{address} is inside {range}") }),
+            Some(range) => {
+                let detail = format!(
+                    "{address} is inside {range}; only the operator can open a network, with --webhook-allow-cidr"
+                );
+                Err(NotAllowed { detail })
+            }
             None => Ok(()),
         }
     }
@@ -226,7 +231,9 @@ mod tests {
             assert_eq!(refusal(&guard, address).as_deref(), Some(reason), "{address}");
         }
         let detail = guard.check_address(IpAddr::from([10, 0, 0, 7])).map_err(|refused| refused.detail);
-        assert_eq!(detail, Err("10.0.0.7 is inside a private network (10.0.0.0/8)".to_owned()));
+        let wanted = "10.0.0.7 is inside a private network (10.0.0.0/8); only the operator can open a network, with \
+            --webhook-allow-cidr";
+        assert_eq!(detail, Err(wanted.to_owned()));
     }
 
     #[test]

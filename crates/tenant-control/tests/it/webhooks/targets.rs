@@ -103,7 +103,8 @@ fn is_refused(answer: &Answer, url: &str) {
     assert_eq!(problem["request_id"], answer.header("x-request-id"));
     let errors = problem["errors"].as_array().expect("errors");
     assert_eq!((errors.len(), &errors[0]["pointer"]), (1, &json!("/url")), "{url}: {problem}");
-    assert!(errors[0]["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem}");
+    let detail = errors[0]["detail"].as_str().expect("a detail");
+    assert!(detail.contains(" is inside ") && detail.contains("--webhook-allow-cidr"), "{problem}");
 }
 
 over_http! {
