@@ -1,12 +1,15 @@
 //! `/metrics` for Prometheus, on an address of its own.
 
+pub mod descriptions;
+mod process;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::{StatusCode, Uri, header};
 use axum::response::IntoResponse;
-use kernel::base::{Error, Result};
+use kernel::base::{Error, Result, run_blocking};
 use kernel::http::{ConnectionLimits, Listener, Server};
 use kernel::jobs::supervise_task;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -24,13 +27,15 @@ pub async fn start_metrics(address: SocketAddr) -> Result<SocketAddr> {
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS_BUCKETS)
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(|error| Error::internal(error.to_string()))?;
+    descriptions::describe_all();
+    metrics::gauge!("tenant_control_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     // The stop signal is never sent: metrics are served to the end of the process.
     let (_, running) = channel(false);
     let listener = Listener::bind(address, None).await?;
     let bound = listener.local_address().map_err(Error::internal)?;
     let upkeep = handle.clone();
     tokio::spawn(supervise_task("keeping metrics", running.clone(), move || keep_up(upkeep.clone())));
-    let router = Router::new().fallback(async move |uri: Uri| render_metrics(&handle, &uri));
+    let router = Router::new().fallback(move |uri: Uri| render_metrics(handle.clone(), uri));
     tokio::spawn(supervise_task("serving metrics", running, move || {
         Server::run(listener.clone(), router.clone(), ConnectionLimits::default(), std::future::pending())
     }));
@@ -44,13 +49,12 @@ async fn keep_up(handle: PrometheusHandle) {
     }
 }
 
-fn render_metrics(handle: &PrometheusHandle, uri: &Uri) -> impl IntoResponse + use<> {
+async fn render_metrics(handle: PrometheusHandle, uri: Uri) -> impl IntoResponse {
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    match uri.path() {
-        "/metrics" => {
-            metrics::counter!("log_lines_dropped_total").absolute(log::dropped_lines());
-            (StatusCode::OK, kind, handle.render())
-        }
-        _ => (StatusCode::NOT_FOUND, kind, "only /metrics is here\n".to_owned()),
+    if uri.path() != "/metrics" {
+        return (StatusCode::NOT_FOUND, kind, "only /metrics is here\n".to_owned());
     }
+    metrics::counter!("log_lines_dropped_total").absolute(log::dropped_lines());
+    let process = run_blocking(|| Ok(process::render_process())).await.unwrap_or_default();
+    (StatusCode::OK, kind, handle.render() + &process)
 }

@@ -31,6 +31,7 @@ mod inventory;
 mod limits;
 mod lists;
 mod logs;
+mod metrics;
 mod nul;
 mod openapi;
 mod order;
