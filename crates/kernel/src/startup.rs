@@ -1,5 +1,5 @@
-//! Checks before the first request that this node's secrets are those of the database, and saves the server's base URL for
-//! commands.
+//! Checks before the first request that this node's secrets are those of the database, and saves for commands what they need
+//! to know of the server.
 
 use crate::base::{Error, Result, Secrets, SecretsSource, constant_time_eq};
 use crate::http::BaseUrl;
@@ -66,8 +66,9 @@ pub async fn check_secrets(store: &Store, source: &SecretsSource) -> Result<()> 
         .map_or(Ok(()), |name| Err(Error::internal(format!("{name} differs from the database's"))))
 }
 
-/// The name of the base URL in `service_notes`.
+/// The names of notes in `service_notes`.
 const BASE_URL_NAME: &str = "base_url";
+const HOLD_NAME: &str = "outgoing_held_since";
 
 /// Saves the base URL of this server, for links that commands print. The last node to start wins, as all nodes serve the
 /// same. An unchanged URL is not written again.
@@ -75,19 +76,46 @@ pub async fn save_base_url(store: &Store, base_url: &BaseUrl) -> Result<()> {
     if find_base_url(store).await.ok().flatten().as_ref() == Some(base_url) {
         return Ok(());
     }
-    let (url, now) = (base_url.as_str().to_owned(), store.env().now());
-    let db = store.system(Purpose::Startup);
-    db.write(async move |tx| tx.exec(UPSERT_NOTE, crate::args![BASE_URL_NAME, url, now]).await).await.map(drop)
+    save_note(store, BASE_URL_NAME, base_url.as_str().to_owned()).await
 }
 
 /// The base URL of the server that was started last on this store; none if no server was started yet.
 pub async fn find_base_url(store: &Store) -> Result<Option<BaseUrl>> {
-    let stored: Option<String> = store.system(Purpose::Startup).find(FIND_NOTE, crate::args![BASE_URL_NAME]).await?;
-    stored.map(|url| BaseUrl::parse(&url)).transpose()
+    find_note(store, BASE_URL_NAME).await?.map(|url| BaseUrl::parse(&url)).transpose()
 }
 
-/// Deletes the saved base URL: a copy of a store may be served under another one.
-pub async fn delete_base_url(store: &Store) -> Result<()> {
+/// Saves whether this server holds outgoing traffic, for `doctor`. The last node to start wins.
+pub async fn save_outgoing_hold(store: &Store, is_holding: bool) -> Result<()> {
+    match (is_holding, find_note(store, HOLD_NAME).await?) {
+        (true, None) => save_note(store, HOLD_NAME, store.env().now().to_string()).await,
+        (false, Some(_)) => delete_note(store, HOLD_NAME).await,
+        _ => Ok(()),
+    }
+}
+
+/// Since when servers on this store hold outgoing traffic, if the one that was started last does.
+pub async fn find_outgoing_hold(store: &Store) -> Result<Option<String>> {
+    find_note(store, HOLD_NAME).await
+}
+
+/// Deletes what a server has noted about itself: a copy of a store may be served in another way.
+pub async fn delete_server_notes(store: &Store) -> Result<()> {
+    for name in [BASE_URL_NAME, HOLD_NAME] {
+        delete_note(store, name).await?;
+    }
+    Ok(())
+}
+
+async fn save_note(store: &Store, name: &'static str, value: String) -> Result<()> {
+    let (db, now) = (store.system(Purpose::Startup), store.env().now());
+    db.write(async move |tx| tx.exec(UPSERT_NOTE, crate::args![name, value, now]).await).await.map(drop)
+}
+
+async fn find_note(store: &Store, name: &str) -> Result<Option<String>> {
+    store.system(Purpose::Startup).find(FIND_NOTE, crate::args![name]).await
+}
+
+async fn delete_note(store: &Store, name: &'static str) -> Result<()> {
     let db = store.system(Purpose::Startup);
-    db.write(async move |tx| tx.exec(DELETE_NOTE, crate::args![BASE_URL_NAME]).await).await.map(drop)
+    db.write(async move |tx| tx.exec(DELETE_NOTE, crate::args![name]).await).await.map(drop)
 }

@@ -181,6 +181,9 @@ pub struct ServeArgs {
     pub audit_days: i64,
     #[command(flatten)]
     pub outbound: OutboundArgs,
+    /// Send no webhooks, requests of workflows or anything else by itself, as on a restored copy; it goes out after a start without this
+    #[arg(long, env = "TENANT_CONTROL_HOLD_OUTGOING")]
+    pub hold_outgoing: bool,
     /// Waits between delivery attempts, such as 5s,5m,2h; after the last one the delivery fails
     #[arg(long, value_name = "WAITS", env = "TENANT_CONTROL_WEBHOOK_SCHEDULE", value_parser = parse_schedule,
           default_value = "5s,5m,30m,2h,5h,10h,14h,20h,24h")]
@@ -237,6 +240,7 @@ impl ServeArgs {
         settings.audit_retention_ms = self.audit_days * DAY_MS;
         settings.event_retention_ms = self.event_days * DAY_MS;
         settings.outbound = self.outbound.outbound_settings();
+        settings.outbound.hold = self.hold_outgoing;
         settings.set_feature_settings(self.workflow_settings());
         settings.set_feature_settings(self.device.device_settings());
         settings.set_feature_settings(SearchService::default());

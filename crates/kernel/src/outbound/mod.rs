@@ -49,6 +49,8 @@ pub struct OutboundSettings {
     pub names: NameSource,
     /// How long a lookup waits for a permit.
     pub lookup_wait_max: Duration,
+    /// Whether the service sends nothing by itself; see [`Outbound::is_holding`].
+    pub hold: bool,
 }
 
 /// No private networks, and the system's certificates and resolver.
@@ -56,7 +58,13 @@ impl Default for OutboundSettings {
     fn default() -> Self {
         // Time for a few rounds of slow lookups.
         let lookup_wait_max = Duration::from_secs(10);
-        OutboundSettings { allow: Vec::new(), extra_roots: None, names: NameSource::default(), lookup_wait_max }
+        OutboundSettings {
+            allow: Vec::new(),
+            extra_roots: None,
+            names: NameSource::default(),
+            lookup_wait_max,
+            hold: false,
+        }
     }
 }
 
@@ -68,17 +76,26 @@ struct OutboundInner {
     connector: Connector,
     client: HttpClient,
     request_permits: LaneRequestPermits,
+    hold: bool,
 }
 
 impl Outbound {
     /// Fails if the file of extra certificates cannot be used. A system without certificates is no error here; requests by
     /// https fail then.
     pub fn new(settings: OutboundSettings) -> Result<Outbound> {
-        let OutboundSettings { allow, extra_roots, names, lookup_wait_max } = settings;
+        let OutboundSettings { allow, extra_roots, names, lookup_wait_max, hold } = settings;
         let resolver = Resolver::new(names, lookup_wait_max);
         let connector = Connector::new(AddressGuard::new(allow), resolver, TlsClient::new(extra_roots.as_deref())?);
         let client = HttpClient::new(connector.clone());
-        Ok(Outbound(Arc::new(OutboundInner { connector, client, request_permits: LaneRequestPermits::default() })))
+        let request_permits = LaneRequestPermits::default();
+        Ok(Outbound(Arc::new(OutboundInner { connector, client, request_permits, hold })))
+    }
+
+    /// Whether the operator holds what the service sends by itself, as on a copy of a store whose original still sends.
+    /// Background work that calls other servers checks this first, and waits as long. Requests that a person waits for, as
+    /// at a sign-on, are sent.
+    pub fn is_holding(&self) -> bool {
+        self.0.hold
     }
 
     /// The networks that the operator has allowed.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use kernel::auth::find_tenant;
 use kernel::base::{Env, Error, Result};
-use kernel::startup::{delete_base_url, find_base_url};
+use kernel::startup::{delete_server_notes, find_base_url};
 use kernel::store::{Purpose, Store, StoreOptions, changes};
 use serde_json::json;
 
@@ -104,8 +104,10 @@ pub async fn run_restore(args: &RestoreArgs) -> Result<ExitCode> {
         let previous =
             previous.as_ref().map(|path| format!("\nThe store before is {}.", path.display())).unwrap_or_default();
         format!(
-            "{} restored.{previous}\nThe secrets were not in the backup: {} must be those of its time.",
+            "{} restored.{previous}\nIf its original still runs, or you only want to look: `{}` sends nothing.\n\
+             The secrets were not in the backup: {} must be those of its time.",
             target.display(),
+            args.store.command_line("serve --hold-outgoing"),
             args.store.secrets_path().display()
         )
     })?;
@@ -151,7 +153,7 @@ async fn stage_backup(from: &Path, incoming: &Path) -> Result<()> {
     Err(Error::internal(format!("{} is not a whole backup: {problem}", from.display())))
 }
 
-/// Checks the integrity of the copy, and removes from it the base URL of its server and the positions of its change readers.
+/// Checks the integrity of the copy, and removes from it what its server has noted and the positions of its change readers.
 async fn prove_whole(incoming: &Path) -> Result<(), String> {
     let text = |error: Error| error.cause_chain().unwrap_or_else(|| error.to_string());
     if is_cut_off(incoming).map_err(|error| error.to_string())? {
@@ -163,9 +165,9 @@ async fn prove_whole(incoming: &Path) -> Result<(), String> {
     // An empty file is a valid database too, but not one of this service.
     let all = store.system(Purpose::Cli);
     let ours = find_tenant(&all, "").await;
-    // A backup of an early release has no table for the base URL.
+    // A backup of an early release has no table for notes of its server.
     let cleared = match find_base_url(&store).await {
-        Ok(Some(_)) => delete_base_url(&store).await,
+        Ok(Some(_)) => delete_server_notes(&store).await,
         Ok(None) | Err(_) => Ok(()),
     };
     // Such a backup has no table of change readers either.

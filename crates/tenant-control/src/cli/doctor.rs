@@ -63,6 +63,7 @@ async fn check_database(args: &StoreArgs, store: &Store) -> Vec<SelfCheckItem> {
             checks.push(check_tenant_clocks(args, store).await);
             checks.push(check_search_index(args, store).await);
             checks.push(check_sign_on(args, store).await);
+            checks.push(check_hold(args, store).await);
             let secrets = kernel::startup::check_secrets(store, &args.secrets_source()).await;
             checks.push(match secrets {
                 Ok(()) => SelfCheckItem::from_detail("secrets", "those of the database"),
@@ -118,6 +119,23 @@ async fn check_sign_on(args: &StoreArgs, store: &Store) -> SelfCheckItem {
         args.command_line("admin user unlink --tenant SLUG --email EMAIL")
     );
     SelfCheckItem::from_detail(NAME, detail)
+}
+
+/// Shows whether the server holds outgoing traffic. It never fails: that is what its operator wanted.
+async fn check_hold(args: &StoreArgs, store: &Store) -> SelfCheckItem {
+    const NAME: &str = "outgoing traffic";
+    match kernel::startup::find_outgoing_hold(store).await {
+        Ok(None) => SelfCheckItem::from_detail(NAME, "not held"),
+        Ok(Some(since)) => {
+            let serve = args.command_line("serve");
+            let detail = format!(
+                "held since {since}, because the server was started with --hold-outgoing: webhooks and requests of workflows \
+                 wait; `{serve}` sends them"
+            );
+            SelfCheckItem::from_detail(NAME, detail)
+        }
+        Err(error) => failed_check(NAME, &error),
+    }
 }
 
 /// Checks the search index in this data directory.

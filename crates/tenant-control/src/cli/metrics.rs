@@ -58,3 +58,8 @@ async fn render_metrics(handle: PrometheusHandle, uri: Uri) -> impl IntoResponse
     let process = run_blocking(|| Ok(process::render_process())).await.unwrap_or_default();
     (StatusCode::OK, kind, handle.render() + &process)
 }
+
+/// Shows whether the operator holds outgoing traffic.
+pub fn record_hold(is_holding: bool) {
+    metrics::gauge!("outgoing_held").set(if is_holding { 1.0 } else { 0.0 });
+}

@@ -65,6 +65,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     });
     let indexing = tokio::spawn(indexing);
     warn_of_allowed_networks(&node);
+    announce_hold(&node).await;
     if let Some(certificates) = listener.certificates() {
         tokio::spawn(reload_certificates(node.clone(), certificates));
     }
@@ -149,6 +150,21 @@ async fn reload_certificates(node: ServerNode, certificates: Arc<Certificates>) 
 fn warn_of_allowed_networks(node: &ServerNode) {
     for network in node.outbound.allowed_networks() {
         tracing::warn!(%network, "webhooks of every tenant may reach this network (--webhook-allow-cidr)");
+    }
+}
+
+/// Warns that nothing is sent, so that nobody waits for it, and saves it for `doctor`.
+async fn announce_hold(node: &ServerNode) {
+    let is_holding = node.outbound.is_holding();
+    if is_holding {
+        tracing::warn!(
+            "outgoing traffic is held (--hold-outgoing): webhooks and requests of workflows wait for a start without it"
+        );
+    }
+    metrics::record_hold(is_holding);
+    // Not fatal: with a full disk, the server can still answer reads.
+    if let Err(error) = kernel::startup::save_outgoing_hold(&node.store, is_holding).await {
+        tracing::warn!(%error, "failed to save whether outgoing traffic is held");
     }
 }
 

@@ -6,6 +6,7 @@ mod clock;
 mod devices;
 mod doctor;
 mod hints;
+mod hold;
 mod ingest_keys;
 mod missing;
 mod operator;

@@ -16,6 +16,7 @@ mod feed_crowd;
 mod feed_kept;
 mod headers;
 mod held_back;
+mod hold;
 mod hostile;
 mod lanes;
 mod large;

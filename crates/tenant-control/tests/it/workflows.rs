@@ -15,6 +15,7 @@ mod dry_run;
 mod faults;
 mod figures;
 mod history;
+mod hold;
 mod hostile;
 mod model;
 mod nodes;

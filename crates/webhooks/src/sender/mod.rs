@@ -33,23 +33,29 @@ pub use schedule::{SCHEDULE_MS, WAIT_MAX_MS};
 use settings::SenderContext;
 pub use settings::SenderSettings;
 
-/// Sends due deliveries. Cheap to clone.
+/// Sends due deliveries. While the operator holds outgoing traffic it leases no lane: deliveries stay as they are. Cheap to
+/// clone.
 #[derive(Clone)]
-pub struct WebhookSender(Dispatcher<SenderContext>);
+pub struct WebhookSender {
+    dispatcher: Dispatcher<SenderContext>,
+    is_holding: bool,
+}
 
 impl WebhookSender {
     pub fn new(node: ServerNode, settings: SenderSettings) -> Self {
-        WebhookSender(Dispatcher::new(SenderContext { node, settings: Arc::new(settings) }))
+        let is_holding = node.outbound.is_holding();
+        let dispatcher = Dispatcher::new(SenderContext { node, settings: Arc::new(settings) });
+        WebhookSender { dispatcher, is_holding }
     }
 
     /// See [`Dispatcher::run_due`].
     pub async fn run_due(&self) -> Result<()> {
-        self.0.run_due().await
+        if self.is_holding { Ok(()) } else { self.dispatcher.run_due().await }
     }
 
     /// See [`Dispatcher::run`].
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        self.0.run(stop).await;
+        if self.is_holding { stop.await } else { self.dispatcher.run(stop).await }
     }
 }
 

@@ -17,6 +17,11 @@ pub struct EngineContext {
 }
 
 impl EngineContext {
+    /// Whether requests of steps wait because the operator holds outgoing traffic.
+    pub fn is_holding_requests(&self) -> bool {
+        self.node.outbound.is_holding()
+    }
+
     /// The compiled revision, or why it can no longer be run.
     pub async fn get_revision(
         &self,

@@ -24,8 +24,8 @@ pub enum StepOutcome {
     Attempted(Box<(StepJob, StepResult)>),
     /// The database was unavailable: nothing was tried, and the step is loaded again a little later.
     Deferred(Box<StepJob>),
-    /// The lookup is unavailable on this node: nothing was tried, and the step is postponed.
-    LookupUnavailable(Box<StepJob>),
+    /// The lookup is unavailable on this node, or the request is held: nothing was tried, and the step is postponed.
+    Postponed(Box<StepJob>),
 }
 
 /// Runs a step, and turns a panic into a failed attempt.
@@ -51,7 +51,9 @@ pub async fn run_job(engine: EngineContext, lane: LeasedLane, job: StepJob) -> J
 
 async fn run_step(engine: &EngineContext, lane: &LeasedLane, job: &StepJob) -> Result<JobCompletion<StepOutcome>> {
     let now = engine.node.env.now();
-    if job.step.deadline_at.is_some_and(|deadline| deadline <= now) {
+    // A request that the operator holds does not run out of time meanwhile.
+    let is_held = engine.is_holding_requests() && matches!(job.step_action().effect, ActionEffect::Http);
+    if !is_held && job.step.deadline_at.is_some_and(|deadline| deadline <= now) {
         return save_result(lane, job, StepResult { input: None, attempt: None, end: StepEnd::TimedOut }).await;
     }
     if job.step.state == Status::Waiting {
@@ -84,6 +86,7 @@ async fn run_step(engine: &EngineContext, lane: &LeasedLane, job: &StepJob) -> R
             }
         }
         ActionEffect::Lookup(lookup) => run_lookup(engine, lane, job, with, *lookup).await,
+        ActionEffect::Http if is_held => Ok(JobCompletion::Unsaved(StepOutcome::Postponed(Box::new(job.clone())))),
         ActionEffect::Http => {
             match engine.get_saver_rights(lane, job).await? {
                 StepCommit::Done(Ok(_)) => {}
@@ -119,7 +122,7 @@ async fn run_lookup(
     with: Map<String, Value>,
     lookup: Lookup,
 ) -> Result<JobCompletion<StepOutcome>> {
-    let postponed = || Ok(JobCompletion::Unsaved(StepOutcome::LookupUnavailable(Box::new(job.clone()))));
+    let postponed = || Ok(JobCompletion::Unsaved(StepOutcome::Postponed(Box::new(job.clone()))));
     // Checked before a transaction is spent on the rights.
     if !(lookup.is_available)(engine.node.app()) {
         return postponed();

@@ -66,7 +66,13 @@ impl TenantLane {
         let Some(revision) = self.find_revision(&run).await? else { return Ok(None) };
         let steps = &revision.compiled.definition.steps;
         let Some(step_index) = steps.iter().position(|definition| definition.id == step.name) else { return Ok(None) };
-        Ok(Some(StepJob { tenant: self.lane.tenant_id, run, revision, step_index, request_permit: None, step }))
+        let mut job = StepJob { tenant: self.lane.tenant_id, run, revision, step_index, request_permit: None, step };
+        // A request that was held has lost its deadline: its time counts from when it is no longer held.
+        if matches!(job.step_action().effect, ActionEffect::Http) && !self.engine.is_holding_requests() {
+            let timeout = job.step_definition().timeout_seconds.map(|seconds| self.now().plus_ms(seconds * 1_000));
+            job.step.deadline_at = job.step.deadline_at.or(timeout);
+        }
+        Ok(Some(job))
     }
 
     /// The revision of a run. If it can no longer be run, the run fails; other runs go on.
@@ -152,7 +158,7 @@ impl LaneWork for TenantLane {
             for outcome in outcomes.iter() {
                 match outcome {
                     StepOutcome::Attempted(outcome) => attempted.push(outcome.as_ref().clone()),
-                    StepOutcome::LookupUnavailable(job) => postponed.push(job.as_ref().clone()),
+                    StepOutcome::Postponed(job) => postponed.push(job.as_ref().clone()),
                     StepOutcome::Deferred(_) => {}
                 }
             }
@@ -208,7 +214,7 @@ impl TenantLane {
             if in_flight.contains_job(&id) || self.resting.contains_key(&id) {
                 continue;
             }
-            if matches!(job.step_action().effect, ActionEffect::Http) {
+            if matches!(job.step_action().effect, ActionEffect::Http) && !self.engine.is_holding_requests() {
                 // A request without a permit waits until a running one ends.
                 if requests >= self.engine.settings.requests_under_way() {
                     continue;

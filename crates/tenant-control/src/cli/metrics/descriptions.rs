@@ -15,6 +15,7 @@ pub const COUNTERS: &[(&str, &str)] = &[
 
 pub const GAUGES: &[(&str, &str)] = &[
     ("clock_ahead_seconds", "How far this node's clock is ahead of the database's; negative if it is behind."),
+    ("outgoing_held", "1 if the server was started with --hold-outgoing, else 0."),
     ("search_build_documents", "Documents in the search index that is being built; 0 if none is."),
     ("search_documents", "Documents in the search index."),
     ("search_lag_seconds", "How far the search index is behind the store."),

@@ -72,7 +72,7 @@ async fn check_status(app: &App) -> ServiceStatus {
     let queue_lag_ms = watched.queue_lag_ms(app.env.now()).filter(|_| is_there);
     let providers: ProviderCache = app.settings.feature_settings();
     let mut components =
-        vec![database_component(is_there), queue_component(is_there, queue_lag_ms), search_component(&served)];
+        vec![database_component(is_there), queue_component(app, is_there, queue_lag_ms), search_component(&served)];
     let status = if !is_there {
         ComponentHealth::Down
     } else if components.iter().all(|component| component.status == ComponentHealth::Ok) {
@@ -95,8 +95,11 @@ fn database_component(is_there: bool) -> Component {
 }
 
 /// The queue is in the database.
-fn queue_component(is_there: bool, lag_ms: Option<i64>) -> Component {
+fn queue_component(app: &App, is_there: bool, lag_ms: Option<i64>) -> Component {
     let (status, detail) = match lag_ms {
+        _ if is_there && app.outbound.is_holding() => {
+            (ComponentHealth::Degraded, "The operator holds webhooks and requests of workflows: they are sent later.")
+        }
         None if !is_there => (ComponentHealth::Down, "Webhooks and workflows wait for the database."),
         None => (ComponentHealth::Degraded, "How late webhooks and workflows are is not known right now."),
         Some(lag_ms) if lag_ms >= QUEUE_LATE_MS => (ComponentHealth::Degraded, "Webhooks and workflows are late."),

@@ -53,6 +53,7 @@ fn beside_a_running_server_all_is_well() {
         ok    schema: up to date\n\
         ok    tenants' clocks: none is ahead of the time\n\
         ok    single sign-on: everybody signs in where their address leads to\n\
+        ok    outgoing traffic: not held\n\
         ok    secrets: those of the database\n";
     let shown = desk.run(&["doctor"]).shown(&desk);
     // What is told of the index, a moment after the first start, is a matter of luck.
@@ -75,6 +76,7 @@ fn beside_a_running_server_all_is_well() {
             "tenants' clocks",
             "search index",
             "single sign-on",
+            "outgoing traffic",
             "secrets"
         ]
     );

@@ -40,6 +40,7 @@ async fn the_commands_work_beside_a_running_server() {
             "tenants' clocks",
             "search index",
             "single sign-on",
+            "outgoing traffic",
             "secrets"
         ]
     );

@@ -57,6 +57,18 @@ over_http! {
         }
     }
 
+    async fn what_the_operator_holds_is_told(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.outbound.hold = true;
+        let server = setup.start().await;
+        let _indexed = Indexed::of(&server).await;
+        pages::measure_queue(&server.app).await.unwrap();
+        let status = ask(&server).await.ok(200);
+        assert_eq!((&status["status"], &part(&status, "queue")["status"]), (&json!("degraded"), &json!("degraded")));
+        let page = html(&server.get(STATUS).await);
+        assert!(page.contains("The operator holds webhooks and requests of workflows: they are sent later."), "{page}");
+    }
+
     async fn what_waits_too_long_is_told(server: Server) {
         let acme = server.tenant("acme").await;
         webhooks::endpoint(&server, &acme, "https://hooks.example.org/in", &["api_key.*"]).await;

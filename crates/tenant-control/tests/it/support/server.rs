@@ -175,9 +175,19 @@ impl Server {
 
     /// The same with a clock of its own.
     pub async fn second_node_with(&self, world: Env) -> Server {
+        self.start_node(world, self.app.settings.clone()).await
+    }
+
+    /// Another node that sends what this one holds, as after a start without `--hold-outgoing`.
+    pub async fn sending_node(&self) -> Server {
+        let mut settings = self.app.settings.clone();
+        settings.outbound.hold = false;
+        self.start_node(self.app.env.clone(), settings).await
+    }
+
+    async fn start_node(&self, world: Env, mut settings: HttpSettings) -> Server {
         let store = Store::open(self.place.options(), world).await.expect("the store opens again");
         let (listener, _) = listen().await;
-        let mut settings = self.app.settings.clone();
         // What a node remembers of providers is its own, and so are those who wait.
         settings.set_feature_settings(ProviderCache::default());
         settings.set_feature_settings(FeedReaders::default());

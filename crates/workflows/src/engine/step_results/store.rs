@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use feature_kit::{Action, STEP_BYTES_MAX, TransactionFn};
+use feature_kit::{Action, ActionEffect, STEP_BYTES_MAX, TransactionFn};
 use kernel::auth::Rights;
 use kernel::base::{Error, Result, SECOND_MS, StringEnum, TenantId, Timestamp};
 use kernel::events;
@@ -24,8 +24,8 @@ use super::super::store::{get_action_rights, refusal_to_step_error};
 
 /// Attempts of a step that are kept: enough for all automatic retries, and the latest of those retried by hand.
 const ATTEMPTS_KEPT: usize = 50;
-/// How long a step is postponed while its lookup is unavailable: as long as it has waited so far, within these bounds. That
-/// is longer than a node keeps an idle lane, because another node may be able to do the lookup.
+/// How long a step is postponed while its lookup is unavailable or its request is held: as long as it has waited so far,
+/// within these bounds. That is longer than a node keeps an idle lane, because another node may be able to do the lookup.
 const REST_MS_MIN: i64 = 5 * SECOND_MS;
 const REST_MS_MAX: i64 = 30 * SECOND_MS;
 
@@ -209,7 +209,8 @@ pub async fn keep_waiting(lane: &LeasedLane, job: &StepJob) -> Result<StepCommit
     .await
 }
 
-/// Postpones steps whose lookup is unavailable, in one transaction. False when the lease is lost.
+/// Postpones steps whose lookup is unavailable, and requests that are held, in one transaction. False when the lease is
+/// lost.
 pub async fn postpone_steps(lane: &LeasedLane, postponed: Vec<StepJob>) -> Result<bool> {
     let written = lane
         .write_if_held(async move |tx| {
@@ -221,9 +222,12 @@ pub async fn postpone_steps(lane: &LeasedLane, postponed: Vec<StepJob>) -> Resul
                 let mut step = job.step.clone();
                 let waited_ms = now.as_millis() - step.ready_at.as_millis();
                 let retry_at = now.plus_ms(waited_ms.clamp(REST_MS_MIN, REST_MS_MAX));
+                if matches!(job.step_action().effect, ActionEffect::Http) {
+                    step.deadline_at = None;
+                }
                 step.next_at = Some(step.deadline_at.map_or(retry_at, |deadline| deadline.min(retry_at)));
-                // Not `waiting`: the run must keep counting as running, or all queued runs would begin and try the lookup
-                // again and again.
+                // Not `waiting`: the run must keep counting as running, or all queued runs would begin and try the same again
+                // and again.
                 step.state = Status::Running;
                 steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &step).await?;
             }
