@@ -194,6 +194,26 @@ over_http! {
         assert!(!page.contains("platform:read"), "only what the maker holds can be granted");
     }
 
+    async fn only_scopes_that_something_needs_are_offered(server: Server) {
+        let tenancy = server.tenant("acme").await;
+        let page = html(&server.get(OVERVIEW).cookie(&tenancy.admin).await);
+        let document = server.get("/api/openapi.json").await.ok(200);
+        let operations = document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
+        let needed: BTreeSet<String> = operations
+            .flat_map(|operation| operation["security"].as_array().cloned().unwrap_or_default())
+            .flat_map(|credential| credential.as_object().unwrap().values().cloned().collect::<Vec<_>>())
+            .flat_map(|scopes| scopes.as_array().unwrap().iter().map(|scope| scope.as_str().unwrap().to_owned()).collect::<Vec<_>>())
+            .collect();
+        assert!(needed.contains("tickets:write"), "{needed:?}");
+        let offered: BTreeSet<String> = page
+            .split("name=\"scopes\" value=\"")
+            .skip(1)
+            .map(|rest| rest.split('"').next().unwrap().to_owned())
+            .filter(|scope| scope != "*")
+            .collect();
+        assert_eq!(offered, needed.into_iter().filter(|scope| scope != "platform:read").collect());
+    }
+
     async fn who_may_not_make_keys_sees_no_form(server: Server) {
         let tenancy = server.tenant("acme").await;
         for role in [Role::Technician, Role::Viewer] {

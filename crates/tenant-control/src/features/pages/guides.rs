@@ -43,6 +43,16 @@ pub const GUIDES: &[Guide] = &[
         text: include_str!("../../../../../docs/webhooks.md"),
     },
     Guide {
+        name: "api-keys",
+        about: "Keys for programs: create, limit, rotate and revoke them, and what to do about a leaked one.",
+        text: include_str!("../../../../../docs/api-keys.md"),
+    },
+    Guide {
+        name: "audit",
+        about: "Who did what: what is recorded, how to ask, and how to export it.",
+        text: include_str!("../../../../../docs/audit.md"),
+    },
+    Guide {
         name: "organizations",
         about: "Your customers: make, change, archive and find them.",
         text: include_str!("../../../../../docs/organizations.md"),

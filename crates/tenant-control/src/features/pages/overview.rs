@@ -1,16 +1,18 @@
 //! `/overview`: who is signed in, and the way to a first API key.
 
 use askama::Template;
+use axum::Extension;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{PrincipalIdentity, Scope, UserIdentity};
 use kernel::base::{Result, Timestamp};
-use kernel::http::{Access, Caller, RatePolicy, Rules};
+use kernel::http::{Access, Caller, DocumentOnce, RatePolicy, Rules};
 use kernel::rules;
 use people::api_keys::{EXPIRES_DAYS_DEFAULT, EXPIRES_DAYS_MAX};
 
 use crate::shell::quote_word;
 
+use super::library::Library;
 use super::page::{HtmlPage, REFERRER_POLICY, duration_words, minute_words};
 
 /// The flags with which commands find the store of this server. They name its folders and hosts, so that only platform
@@ -31,7 +33,7 @@ struct Overview<'a> {
     absolute_limit: String,
     may_make_keys: bool,
     store_flags: String,
-    /// The scopes that a new key can have, which are those of the user.
+    /// The scopes that a new key can have and use, which are some of the user's.
     grantable: Vec<&'static str>,
     expires_days_default: i64,
     expires_days_max: i64,
@@ -40,7 +42,10 @@ struct Overview<'a> {
 rules! { Looking = Rules::new(RatePolicy::Read, &[]); }
 
 /// `Access` charges the caller's own rate limit, or the `public` one of the address if nobody is signed in.
-pub async fn show_overview(caller: Result<Access<Looking>>) -> Result<Response> {
+pub async fn show_overview(
+    caller: Result<Access<Looking>>,
+    Extension(document): Extension<DocumentOnce>,
+) -> Result<Response> {
     let caller = match caller {
         Ok(caller) => caller,
         Err(error) if error.code().status() == 401 => return Ok(to_signin()),
@@ -48,11 +53,13 @@ pub async fn show_overview(caller: Result<Access<Looking>>) -> Result<Response> 
     };
     // An API key is no user; its identity is at /api/auth/session.
     let PrincipalIdentity::User(user) = caller.identity() else { return Ok(to_signin()) };
-    render_overview(&caller, user).map(HtmlPage::into_response)
+    render_overview(&caller, user, &document).map(HtmlPage::into_response)
 }
 
-fn render_overview(caller: &Caller, user: &UserIdentity) -> Result<HtmlPage> {
+fn render_overview(caller: &Caller, user: &UserIdentity, document: &DocumentOnce) -> Result<HtmlPage> {
     let settings = &caller.app().settings;
+    let library: Library = settings.feature_settings();
+    let used = library.used_scopes(document)?;
     let overview = Overview {
         here: "/overview",
         base_url: settings.base_url.as_str(),
@@ -66,7 +73,7 @@ fn render_overview(caller: &Caller, user: &UserIdentity) -> Result<HtmlPage> {
         store_flags: if user.platform_operator { settings.feature_settings::<StoreFlags>().0 } else { String::new() },
         grantable: Scope::ALL
             .iter()
-            .filter(|scope| caller.scopes().has_scope(**scope))
+            .filter(|scope| caller.scopes().has_scope(**scope) && used.contains(scope.name()))
             .map(|scope| scope.name())
             .collect(),
         expires_days_default: EXPIRES_DAYS_DEFAULT,
