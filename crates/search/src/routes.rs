@@ -1,6 +1,7 @@
 //! `/api/search`
 
 use axum::response::{IntoResponse, Response};
+use feature_kit::QUERY_TOO_BROAD;
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, Result};
 use kernel::http::{
@@ -16,11 +17,12 @@ use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::answer::{SearchRequest, SearchTotals, answer_search, parse_query};
-use super::{SearchCounts, SearchHit, SearchType};
+use super::{INVALID_QUERY, SearchCounts, SearchHit, SearchType};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
     api.add_tenant_routes(operations!(search_records))
+        .add_refusals("search", &[INVALID_QUERY, QUERY_TOO_BROAD])
         .add_schema::<SearchPage>()
         .add_schema::<super::Highlight>()
         .add_schema::<super::SearchType>()

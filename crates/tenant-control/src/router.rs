@@ -46,10 +46,12 @@ One control plane for tickets, devices, cloud machines and backups of many custo
 honoured in `If-Match`. Unknown parameters and fields are refused, never ignored.
 
 **Lists.** `{data, has_more, next_cursor}`, newest first; give `next_cursor` back as `cursor`. A page may hold fewer than \
-`limit`, when its records are large or rare ones were sought: go by `has_more`.
+`limit`, when its records are large or rare ones were sought: go by `has_more`. A parameter that takes several values is \
+written with commas (`status=new,open`) or repeated (`status=new&status=open`); any other is given once.
 
 **Retries.** Send an `Idempotency-Key` with every POST and PATCH: a repeat replays the first answer.
 
 **Limits.** Every answer carries `RateLimit-Policy` and `RateLimit`; the table is at /api/rate-limits/.
 
-**Errors.** RFC 9457 problems with a stable `code`; each is explained at /documentation/errors/.";
+**Errors.** RFC 9457 problems with a stable `code`; each is explained at /documentation/errors/. An operation lists the codes \
+that it can answer, by status; `x-error-codes` has them for programs.";

@@ -114,7 +114,7 @@ impl PartialSchema for TicketPatch {
                     .max_length(Some(TEXT_BYTES_MAX))
                     .pattern(Some("\\S")),
             )
-            .property("public", typed_schema(JsonType::Boolean, false).default(Some(true.into())))
+            .property("public", typed_schema(JsonType::Boolean, false).description(Some("`true` when omitted.")))
             .required("body")
             .additional_properties(Some(AdditionalProperties::FreeForm(false)))
             .description(Some("Appended to the ticket's comments."));

@@ -1,7 +1,7 @@
 //! `/api/psa/tickets`
 
 use axum::response::{IntoResponse, Response};
-use feature_kit::{IdOrNone, Q_CHARS_MAX, Q_WORDS_MAX, registry, word_set};
+use feature_kit::{INVALID_TRANSITION, IdOrNone, Q_CHARS_MAX, Q_WORDS_MAX, QUERY_TOO_BROAD, registry, word_set};
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, Label, Result};
 use kernel::http::{
@@ -23,6 +23,9 @@ use super::{Ticket, TicketChange, TicketComment, TicketDetail, TicketId, TicketV
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
     api.add_tenant_routes(operations!(list_tickets, create_ticket, change_ticket))
+        .add_refusals("list_tickets", &[QUERY_TOO_BROAD])
+        .add_refusals("create_ticket", &[Code::Conflict])
+        .add_refusals("change_ticket", &[Code::Conflict, INVALID_TRANSITION])
         .add_schema::<ListPage<Ticket>>()
         .add_schema::<TicketDetail>()
         .add_schema::<TicketView>()
@@ -51,7 +54,7 @@ impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
         // A view is paged; a single ticket is not.
         let beside: &[&str] = if params.has_param("view") { &["view", "limit", "cursor"] } else { &[] };
-        let one = "One ticket, with its comments and history. Cannot be combined with other parameters than `view`.";
+        let one = "One ticket, with its comments and history. Cannot be combined with other parameters than `view` and `limit`.";
         let view =
             "With `id`: all comments of the ticket, or all changes, as a list of their own with `limit` and `cursor`.";
         let sort = "`created_at`, `updated_at`, `priority` or `due_at`; with `-` before it descending. \

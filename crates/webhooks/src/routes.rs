@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::response::{IntoResponse, Response};
 use kernel::auth::Scope;
-use kernel::base::{Error, Result};
+use kernel::base::{Code, Error, Result};
 use kernel::http::{
     Access, Api, Caller, Created, FromParams, Idempotency, IdempotentReply, IfMatch, Json, ListPage, NoContent,
     OneOrPage, PageRequest, Params, QueryString, RatePolicy, RecordQuery, Rules, Versioned,
@@ -25,6 +25,7 @@ use super::{deliveries, events};
 pub fn mount_more(api: Api) -> Api {
     api.add_tenant_routes(operations!(deliveries::routes::list_deliveries, deliveries::routes::send_deliveries))
         .add_tenant_routes(operations!(events::routes::list_events))
+        .add_refusals("send_deliveries", &[Code::NotFound, Code::Conflict])
         .add_schema::<ListPage<deliveries::Delivery>>()
         .add_schema::<events::document::CataloguePage>()
         .add_schema::<events::document::FeedPage>()
@@ -33,6 +34,8 @@ pub fn mount_more(api: Api) -> Api {
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
     api.add_tenant_routes(operations!(list_webhooks, create_webhook, replace_webhook, delete_webhook))
+        .add_refusals("create_webhook", &[Code::LimitReached, Code::TargetNotAllowed])
+        .add_refusals("replace_webhook", &[Code::TargetNotAllowed])
         .add_schema::<ListPage<super::Webhook>>()
         .add_schema::<super::NewWebhook>()
 }
@@ -51,7 +54,7 @@ pub struct ListQuery {
 
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
-        let id = params.take_optional_id("One endpoint. Cannot be combined with the other parameters.")?;
+        let id = params.take_optional_id("One endpoint. Cannot be combined with other parameters than `limit`.")?;
         Ok(ListQuery { id, page: PageRequest::take_page(params)? })
     }
 }
@@ -136,10 +139,11 @@ impl IntoResponses for WebhookChangeResponse {
 
 impl PartialSchema for WebhookChangeResponse {
     fn schema() -> RefOr<Schema> {
-        // `anyOf`, not `oneOf`: an endpoint with its secret also validates as an endpoint.
+        // `anyOf`, not `oneOf`: an endpoint with its secret also validates as an endpoint. It comes first, because generated
+        // clients take the first that fits.
         let any_of = AnyOfBuilder::new()
-            .item(Ref::from_schema_name(Webhook::name()))
-            .item(Ref::from_schema_name(NewWebhook::name()));
+            .item(Ref::from_schema_name(NewWebhook::name()))
+            .item(Ref::from_schema_name(Webhook::name()));
         any_of.into()
     }
 }

@@ -18,7 +18,7 @@ use super::{BACKOFF_SECONDS_DEFAULT, BACKOFF_SECONDS_MAX, OnError, RETRIES_MAX, 
 /// Names of the schemas.
 const STEP: &str = "WorkflowStepInput";
 const NEW: &str = "WorkflowInput";
-const RUN: &str = "WorkflowRunInput";
+const RUN: &str = "WorkflowRunRequest";
 const CONTROL: &str = "WorkflowRunControl";
 
 fn typed_schema(kind: Type) -> ObjectBuilder {
@@ -45,20 +45,45 @@ fn name_schema() -> ObjectBuilder {
     typed_schema(Type::String).min_length(Some(1)).max_length(Some(200)).pattern(Some("\\S"))
 }
 
-fn trigger_schema() -> OneOfBuilder {
-    let event = strict_object()
+fn event_schema() -> ObjectBuilder {
+    strict_object()
         .property("types", patterns_schema())
         .property("if", expression_schema("A CEL expression over `event`; without one every event counts."))
-        .required("types");
-    let schedule = strict_object()
+        .required("types")
+        .description(Some("Events of these kinds, if they pass the filter."))
+}
+
+fn schedule_schema() -> ObjectBuilder {
+    strict_object()
         .property(
             "cron",
             typed_schema(Type::String).description(Some("Minute, hour, day of the month, month, day of the week.")),
         )
         .property("timezone", typed_schema(Type::String).description(Some("Of the IANA database; `UTC` when omitted.")))
-        .required("cron");
-    let one = |name: &str, of: ObjectBuilder| strict_object().property(name, of).required(name);
-    OneOfBuilder::new().item(one("event", event)).item(one("schedule", schedule)).item(one("manual", strict_object()))
+        .required("cron")
+        .description(Some("Starts on a schedule."))
+}
+
+/// The forms of `on`: the field that each has, its name, and the name of what the field holds. They are named because
+/// generators of clients number what has no name.
+const TRIGGER_FORMS: [(&str, &str, &str); 3] = [
+    ("event", "WorkflowOnEvent", "WorkflowEventTriggerInput"),
+    ("schedule", "WorkflowOnSchedule", "WorkflowScheduleTriggerInput"),
+    ("manual", "WorkflowOnManual", "WorkflowManualTriggerInput"),
+];
+
+fn trigger_schema() -> OneOfBuilder {
+    TRIGGER_FORMS.iter().fold(OneOfBuilder::new(), |one_of, (_, form, _)| one_of.item(Ref::from_schema_name(*form)))
+}
+
+fn trigger_schemas() -> Vec<(String, RefOr<Schema>)> {
+    let manual = strict_object().description(Some("Starts only when called."));
+    let settings: [ObjectBuilder; 3] = [event_schema(), schedule_schema(), manual];
+    let parts = TRIGGER_FORMS.iter().zip(settings).flat_map(|((field, form, name), settings)| {
+        let form_schema = strict_object().property(*field, Ref::from_schema_name(*name)).required(*field);
+        [((*form).to_owned(), form_schema.into()), ((*name).to_owned(), settings.into())]
+    });
+    parts.collect()
 }
 
 fn input_schema() -> ObjectBuilder {
@@ -81,11 +106,11 @@ fn step_schema() -> ObjectBuilder {
         typed_schema(Type::Object).additional_properties(Some(AdditionalProperties::FreeForm(true))).description(Some(
             format!("What the action is given. Texts may hold `${{{{ CEL }}}}`.\n\n{}", about.join("\n")),
         ));
-    let retry =
-        strict_object().property("max", integer_schema(RETRIES_MAX).minimum(Some(0)).default(Some(0.into()))).property(
-            "backoff_seconds",
-            integer_schema(BACKOFF_SECONDS_MAX).minimum(Some(1)).default(Some(BACKOFF_SECONDS_DEFAULT.into())),
-        );
+    let retries = integer_schema(RETRIES_MAX).minimum(Some(0)).description(Some("0 when omitted."));
+    let backoff = integer_schema(BACKOFF_SECONDS_MAX)
+        .minimum(Some(1))
+        .description(Some(format!("{BACKOFF_SECONDS_DEFAULT} when omitted; doubled at each retry.")));
+    let retry = strict_object().property("max", retries).property("backoff_seconds", backoff);
     let timeout = nullable_schema(Type::Integer)
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
         .minimum(Some(1))
@@ -126,7 +151,7 @@ fn new_workflow_schema() -> ObjectBuilder {
     strict_object()
         .property("action", typed_schema(Type::String).enum_values(Some([WorkflowRequestAction::Create.as_str()])))
         .property("name", name_schema())
-        .property("enabled", typed_schema(Type::Boolean).default(Some(true.into())))
+        .property("enabled", typed_schema(Type::Boolean).description(Some("`true` when omitted.")))
         .property("on", trigger_schema())
         .property("input_schema", input_schema())
         .property("steps", steps_schema())
@@ -141,12 +166,13 @@ fn new_run_schema() -> ObjectBuilder {
     let input = typed_schema(Type::Object)
         .additional_properties(Some(AdditionalProperties::FreeForm(true)))
         .description(Some("What expressions see as `input`; it must fit `input_schema`. `{}` when omitted."));
-    let dry_run = typed_schema(Type::Boolean).default(Some(false.into())).description(Some(
-        "Evaluates everything as a run would, touches nothing, sends nothing and tells nobody. Kept as a run.",
+    let dry_run = typed_schema(Type::Boolean).description(Some(
+        "Evaluates everything as a run would, touches nothing, sends nothing and tells nobody. Kept as a run. `false` when \
+         omitted.",
     ));
     let action = typed_schema(Type::String)
         .enum_values(Some([WorkflowRequestAction::Run.as_str()]))
-        .default(Some(WorkflowRequestAction::Run.as_str().into()));
+        .description(Some("`run` when omitted."));
     strict_object()
         .property("action", action)
         .property("workflow_id", typed_schema(Type::String))
@@ -183,6 +209,7 @@ impl ToSchema for WorkflowRequest {
             (STEP.to_owned(), step_schema().into()),
         ];
         schemas.extend(parts);
+        schemas.extend(trigger_schemas());
         schemas.push((OnError::name().into(), OnError::schema()));
     }
 }

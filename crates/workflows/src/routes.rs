@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use axum::response::{IntoResponse, Response};
+use feature_kit::INVALID_TRANSITION;
 use futures_util::future::join_all;
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, FieldError, Result};
@@ -33,6 +34,9 @@ use super::{RunDetail, RunId, Workflow, WorkflowId, WorkflowRun, WorkflowSetting
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
     api.add_tenant_routes(operations!(list_workflows, trigger_workflow, change_workflow, delete_workflow))
+        .add_refusals("run_workflow", &[Code::NotFound, Code::Conflict, Code::LimitReached, Code::TargetNotAllowed])
+        .add_refusals("change_workflow", &[Code::MissingParameter, Code::Conflict, INVALID_TRANSITION])
+        .add_refusals("change_workflow", &[Code::TargetNotAllowed])
         .add_schema::<ListPage<super::Workflow>>()
         .add_schema::<ListPage<super::WorkflowRun>>()
         .add_schema::<super::RunDetail>()
@@ -64,8 +68,8 @@ kernel::string_enum! {
 
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
-        let id = params.take_optional_id("One workflow. Cannot be combined with the other parameters.")?;
-        let one_run = "One run, with its steps. Cannot be combined with the other parameters.";
+        let id = params.take_optional_id("One workflow. Cannot be combined with other parameters than `limit`.")?;
+        let one_run = "One run, with its steps. Cannot be combined with other parameters than `limit`.";
         let run_id = params.take_optional_run_id(one_run)?;
         let view =
             params.take_enum(QueryParam::new("view", "`runs`: the history of runs instead of the workflows."))?;
@@ -182,8 +186,6 @@ impl IntoResponses for WorkflowPostReply {
     fn responses() -> ResponseDocs {
         let mut responses = <Created<Workflow>>::responses();
         responses.extend(<Accepted<RunDetail>>::responses());
-        // The body names the workflow, which may not exist.
-        responses.insert("404".to_owned(), RefOr::Ref(Ref::from_response_name("NotFound")));
         responses
     }
 }

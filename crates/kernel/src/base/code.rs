@@ -68,7 +68,7 @@ codes! {
         "The route does not know this parameter. Nothing is ignored silently, so check the spelling against the OpenAPI document."
         "The query parameter \"stauts\" is not known here."
     InvalidParameter 400 "invalid_parameter" "A query parameter has a bad value"
-        "The value is malformed, out of range or given twice. The detail says what would be right."
+        "The value is malformed, out of range, or given twice where no list is taken. The detail says what would be right."
         "The query parameter limit must be between 1 and 200."
     InvalidCursor 400 "invalid_cursor" "The cursor is not valid here"
         "A cursor works only for the list, filters and tenant it was made for. Start again without it."

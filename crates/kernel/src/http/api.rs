@@ -25,6 +25,7 @@ use super::form::FORM_RULES;
 use super::html_routes::HtmlRoutes;
 use super::operation::{Arguments, InternalDoor, Operation, operations_of};
 use super::rate_policy::RatePolicy;
+use super::refusals::RefusalCodes;
 use super::request_layer::RequestLayer;
 use crate::base::{Code, Error, Result};
 
@@ -35,6 +36,7 @@ pub struct Api {
     undocumented: Router<SharedApp>,
     /// The OpenAPI document, for handlers that publish it. It is set when all routes are mounted.
     document: DocumentOnce,
+    refusals: RefusalCodes,
     misplaced: Vec<String>,
     html_routes: HtmlRoutes,
 }
@@ -44,7 +46,8 @@ impl Api {
     pub fn new(app: SharedApp) -> Self {
         let (documented, undocumented) = (OpenApiRouter::new(), Router::new());
         let document = DocumentOnce::default();
-        Api { app, documented, undocumented, document, misplaced: Vec::new(), html_routes: HtmlRoutes::default() }
+        let (refusals, html_routes) = (RefusalCodes::default(), HtmlRoutes::default());
+        Api { app, documented, undocumented, document, refusals, misplaced: Vec::new(), html_routes }
     }
 
     /// Operations on a tenant's data, each with its handler's rules; made by [`operations!`](crate::operations).
@@ -52,7 +55,11 @@ impl Api {
     pub fn add_tenant_routes(mut self, operations: impl IntoIterator<Item = Operation>) -> Self {
         for mut operation in operations {
             let needed = security_requirements(&operation.rules);
-            operation.described_operations().for_each(|described| described.security = Some(needed.clone()));
+            let rules = operation.rules;
+            for described in operation.described_operations() {
+                described.security = Some(needed.clone());
+                self.refusals.add_caller_codes(described.operation_id.as_deref().unwrap_or_default(), &rules);
+            }
             self.documented = self.documented.routes(operation.routes);
         }
         self
@@ -67,6 +74,13 @@ impl Api {
         let charge = from_fn_with_state((self.app.clone(), policy), charge_page);
         let methods = methods.route_layer(charge).route_layer(Extension(self.document.clone()));
         self.documented = self.documented.routes((schemas, paths, methods));
+        self
+    }
+
+    /// Codes that an operation refuses requests with, beyond those that follow from its callers, its parameters and its body.
+    #[must_use]
+    pub fn add_refusals(mut self, operation_id: &str, codes: &[Code]) -> Self {
+        self.refusals.add_codes(operation_id, codes);
         self
     }
 
@@ -165,7 +179,7 @@ impl Api {
             return Err(Error::internal(format!("{path} is not a route below /internal/")));
         }
         let (documented, openapi) = self.documented.split_for_parts();
-        let document = Arc::new(finish_document(openapi, info)?);
+        let document = Arc::new(finish_document(openapi, info, &self.refusals)?);
         self.document.set(document.clone());
         let html_routes = Arc::new(self.html_routes);
         let layer = RequestLayer { app: self.app.clone(), html_routes: html_routes.clone() };

@@ -71,7 +71,14 @@ impl<T: FromBody> Json<T> {
 
 /// Parses the body as a JSON object without duplicate members.
 fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>> {
-    let malformed = |error| Error::new(Code::MalformedJson, format!("The body is not JSON: {error}."));
+    let malformed = |error| {
+        // Some programs send other encodings unless they are told not to, and the parser's words do not say so.
+        let detail = match std::str::from_utf8(bytes) {
+            Ok(_) => format!("The body is not JSON: {error}."),
+            Err(error) => format!("The body is not UTF-8: byte {} is wrong.", error.valid_up_to() + 1),
+        };
+        Error::new(Code::MalformedJson, detail)
+    };
     let mut duplicates = Vec::new();
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let value = DuplicateChecker { path: ValuePath::Body, duplicates: &mut duplicates }

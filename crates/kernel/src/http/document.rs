@@ -1,6 +1,5 @@
-//! The OpenAPI document: generated from the handlers' types, completed with the headers and refusals all routes share.
+//! The OpenAPI document: generated from the handlers' types, completed with the headers and refusals of each operation.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use base64::Engine;
@@ -14,12 +13,14 @@ use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
 use utoipa::openapi::{
-    ContentBuilder, Info, License, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder, Schema, Server, Tag,
+    ContentBuilder, Info, LicenseBuilder, OpenApi, RefOr, Required, ResponseBuilder, Schema, Server, Tag,
 };
 use utoipa::{PartialSchema, ToSchema};
 
 use super::operation::operations_of;
+use super::params::ID;
 use super::problem::{ProblemDetails, ProblemField};
+use super::refusals::{self, RefusalCodes};
 use super::rules::Rules;
 use crate::base::{Code, Error, Result, sha256};
 use crate::events::EventKindDescription;
@@ -57,13 +58,19 @@ pub struct DocumentInfo {
     pub codes: Vec<Code>,
 }
 
-/// The query parameter that names one record.
-const ID: &str = "id";
+/// Headers that operations take.
+pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+pub(super) const IF_MATCH: &str = "If-Match";
 
-pub fn finish_document(mut openapi: OpenApi, info: &DocumentInfo) -> Result<OpenApiDocument> {
+pub(super) fn finish_document(
+    mut openapi: OpenApi,
+    info: &DocumentInfo,
+    declared: &RefusalCodes,
+) -> Result<OpenApiDocument> {
     openapi.info = Info::new(info.title, info.version);
     openapi.info.description = Some(info.description.to_owned());
-    openapi.info.license = Some(License::new("Apache-2.0"));
+    openapi.info.license =
+        Some(LicenseBuilder::new().name("Apache License 2.0").identifier(Some("Apache-2.0")).build());
     openapi.servers = Some(vec![Server::new("/")]);
     let tag = |(name, description): &(&str, &str)| {
         let mut tag = Tag::new(*name);
@@ -71,11 +78,14 @@ pub fn finish_document(mut openapi: OpenApi, info: &DocumentInfo) -> Result<Open
         tag
     };
     openapi.tags = Some(info.tags.iter().map(tag).collect());
-    add_components(openapi.components.get_or_insert_default(), &info.codes);
+    add_components(openapi.components.get_or_insert_default());
+    declared.check_operations(&openapi.paths)?;
     for item in openapi.paths.paths.values_mut() {
         for (method, operation) in operations_of(item) {
             let guarded = operation.security.as_ref().is_some_and(|needed| *needed != no_security());
-            complete_operation(method, operation, guarded);
+            add_headers(method, operation, guarded);
+            refusals::add_refusals(method, operation, declared, &info.codes)?;
+            put_json_first(operation);
         }
     }
     openapi.webhooks = Some(webhook_paths(&info.webhooks)?);
@@ -114,7 +124,7 @@ fn webhook_paths(kinds: &[EventKindDescription]) -> Result<Paths> {
     Ok(paths.build())
 }
 
-fn add_components(components: &mut Components, codes: &[Code]) {
+fn add_components(components: &mut Components) {
     components.schemas.insert(ProblemDetails::name().into(), ProblemDetails::schema());
     components.schemas.insert(ProblemField::name().into(), ProblemField::schema());
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API key.")).build();
@@ -128,36 +138,7 @@ fn add_components(components: &mut Components, codes: &[Code]) {
         "A signed-in user; `__Host-session` where the service is reached by https.",
     );
     components.security_schemes.insert("session".to_owned(), RefOr::T(SecurityScheme::ApiKey(ApiKey::Cookie(cookie))));
-    for (status, name) in REFUSALS {
-        components.responses.insert((*name).to_owned(), RefOr::T(refusal_response(*status, codes)));
-    }
-}
-
-/// The status of each refusal, and its name in the document's components.
-const REFUSALS: &[(u16, &str)] = &[
-    (400, "BadRequest"),
-    (401, "Unauthenticated"),
-    (403, "Forbidden"),
-    (404, "NotFound"),
-    (408, "RequestTimeout"),
-    (409, "Conflict"),
-    (412, "VersionMismatch"),
-    (413, "PayloadTooLarge"),
-    (415, "UnsupportedMediaType"),
-    (422, "InvalidFields"),
-    (429, "RateLimited"),
-    (500, "Internal"),
-    (503, "Unavailable"),
-];
-
-fn refusal_response(status: u16, codes: &[Code]) -> Response {
-    let codes: Vec<String> = codes
-        .iter()
-        .filter(|code| code.status() == status)
-        .map(|code| format!("`{}`: {}", code.name(), code.help()))
-        .collect();
-    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(ProblemDetails::name()))).build();
-    ResponseBuilder::new().description(codes.join("\n\n")).content("application/problem+json", content).build()
+    refusals::add_shared_responses(components);
 }
 
 /// The security schemes. Any one of them is enough.
@@ -178,42 +159,32 @@ pub(super) fn no_security() -> Vec<SecurityRequirement> {
     vec![SecurityRequirement::default()]
 }
 
-/// Adds the headers and refusals that all operations of this kind have.
-fn complete_operation(method: &str, operation: &mut Operation, guarded: bool) {
+/// JSON comes first: generated clients take the first media type that they know.
+fn put_json_first(operation: &mut Operation) {
+    for response in operation.responses.responses.values_mut() {
+        if let RefOr::T(response) = response
+            && let Some(at) = response.content.get_index_of("application/json")
+        {
+            response.content.move_index(at, 0);
+        }
+    }
+}
+
+/// Adds the headers that all operations of this kind take.
+fn add_headers(method: &str, operation: &mut Operation, guarded: bool) {
     let parameters = operation.parameters.get_or_insert_default();
     let has_id = parameters.iter().any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == ID));
     let is_change = ["put", "patch", "delete"].contains(&method) && has_id;
-    let has_body = operation.request_body.is_some();
     // Without a caller there is no one to store an answer for.
     if guarded && ["post", "patch"].contains(&method) {
         let text = "Makes a retry safe: the same key and request replay the first answer for 24 hours.";
         let schema = text_schema().min_length(Some(1)).max_length(Some(255));
-        parameters.push(RefOr::T(header_parameter("Idempotency-Key", text, Required::False, schema)));
+        parameters.push(RefOr::T(header_parameter(IDEMPOTENCY_KEY, text, Required::False, schema)));
     }
     if is_change {
         // The schema has no length bounds: any value that is not the current ETag is refused with 412.
         let text = "The ETag of the version to change; another version is refused with 412.";
-        parameters.push(RefOr::T(header_parameter("If-Match", text, Required::False, text_schema())));
-    }
-    let mut statuses = vec![400, 429, 500, 503];
-    if guarded {
-        statuses.extend([401, 403]);
-    }
-    if has_body {
-        statuses.extend([408, 413, 415, 422]);
-    }
-    if has_id {
-        statuses.push(404);
-    }
-    if is_change {
-        statuses.push(412);
-    }
-    if is_change || (guarded && method == "post") {
-        statuses.push(409);
-    }
-    let responses: &mut BTreeMap<String, RefOr<Response>> = &mut operation.responses.responses;
-    for (status, name) in REFUSALS.iter().filter(|(status, _)| statuses.contains(status)) {
-        responses.entry(status.to_string()).or_insert_with(|| RefOr::Ref(Ref::from_response_name(*name)));
+        parameters.push(RefOr::T(header_parameter(IF_MATCH, text, Required::False, text_schema())));
     }
 }
 

@@ -13,7 +13,7 @@ use utoipa::{IntoResponses, PartialSchema, ToSchema};
 use super::caller::Caller;
 use super::cursors::CursorSigner;
 use super::param::QueryParam;
-use super::params::Params;
+use super::params::{self, Params};
 use super::reply::{NamedSchema, Ok200, Record, ResponseDocs, Versioned, document_response};
 use crate::base::{Error, Result};
 use crate::store::{CursorKey, Value};
@@ -34,10 +34,13 @@ pub struct PageRequest {
     filters: Vec<(&'static str, String)>,
 }
 
-const LIMIT: QueryParam =
-    QueryParam::new("limit", "Records per page, at most; large records end a page earlier.").unbound_from_cursor();
+const LIMIT: QueryParam = QueryParam::new(
+    params::LIMIT,
+    "Records per page, at most; 50 when omitted. Large records end a page earlier. A single record is read with any limit.",
+)
+.unbound_from_cursor();
 const CURSOR: QueryParam =
-    QueryParam::new("cursor", "The `next_cursor` of the page before; only for the same list and filters.")
+    QueryParam::new(params::CURSOR, "The `next_cursor` of the page before; only for the same list and filters.")
         .unbound_from_cursor();
 
 impl PageRequest {

@@ -62,10 +62,12 @@ pub(super) struct KnownParam {
 pub(super) enum ParamShape {
     Text,
     Time,
-    Number {
-        range: RangeInclusive<usize>,
-        default: usize,
-    },
+    Bool,
+    /// The only value.
+    Word(&'static str),
+    /// The document does not state a default as such: generated clients would send it with every request, even where the
+    /// parameter has no meaning. The description names it.
+    Number(RangeInclusive<usize>),
     /// A value of a closed set, by the reference to its schema.
     Enum(fn() -> Ref),
     Texts,
@@ -83,11 +85,23 @@ impl KnownParam {
             .required(if param.required { Required::True } else { Required::False })
             .description(Some(param.about))
             .schema(Some(param_schema(param, &shape)));
-        match shape {
-            ParamShape::Text | ParamShape::Time | ParamShape::Number { .. } | ParamShape::Enum(_) => parameter.build(),
-            ParamShape::Texts | ParamShape::Numbers | ParamShape::Words(_) => {
-                parameter.style(Some(ParameterStyle::Form)).explode(Some(false)).build()
-            }
+        if shape.is_list() {
+            return parameter.style(Some(ParameterStyle::Form)).explode(Some(false)).build();
+        }
+        parameter.build()
+    }
+}
+
+impl ParamShape {
+    pub(super) fn is_list(&self) -> bool {
+        match self {
+            ParamShape::Texts | ParamShape::Numbers | ParamShape::Words(_) => true,
+            ParamShape::Text
+            | ParamShape::Time
+            | ParamShape::Bool
+            | ParamShape::Word(_)
+            | ParamShape::Number(_)
+            | ParamShape::Enum(_) => false,
         }
     }
 }
@@ -103,9 +117,11 @@ fn param_schema(param: QueryParam, shape: &ParamShape) -> RefOr<Schema> {
             text().min_length(least).max_length(most).pattern(param.pattern).into()
         }
         ParamShape::Time => text().format(format(KnownFormat::DateTime)).into(),
-        ParamShape::Number { range, default } => {
+        ParamShape::Bool => ObjectBuilder::new().schema_type(Type::Boolean).into(),
+        ParamShape::Word(word) => text().enum_values(Some([*word])).into(),
+        ParamShape::Number(range) => {
             let (least, most) = (*range.start() as u64, *range.end() as u64);
-            number().minimum(Some(least)).maximum(Some(most)).default(Some((*default).into())).into()
+            number().minimum(Some(least)).maximum(Some(most)).into()
         }
         ParamShape::Enum(name) => name().into(),
         ParamShape::Texts => list(text().into()),

@@ -1,6 +1,7 @@
-//! Strict parsing of the query string: unknown, repeated or invalid parameters are refused, never ignored.
+//! Strict parsing of the query string: unknown or invalid parameters are refused, never ignored. A list is given with commas
+//! or by repeating its parameter; any other parameter is given once.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -87,8 +88,8 @@ impl<S: Sync, T> FromRequestParts<S> for QueryString<T> {
 
 /// A parsed query string, from which each parameter is taken once.
 pub struct Params {
-    /// The parameters that have not been taken yet.
-    given: Vec<(String, String)>,
+    /// The parameters that have not been taken yet, with the values that each was given.
+    given: Vec<(String, Vec<String>)>,
     /// The parameters that cursors are bound to, with canonical values; `None` once the page is taken.
     filters: Option<Vec<(&'static str, String)>>,
     /// Records the taken parameters for [`known_params`].
@@ -98,34 +99,40 @@ pub struct Params {
 impl Params {
     /// Takes time linear in the length of the query, for any input.
     fn parse(raw: &str) -> Result<Self> {
-        let mut pairs: Vec<(String, String)> = Vec::new();
-        let mut given = HashSet::new();
+        let mut given: Vec<(String, Vec<String>)> = Vec::new();
+        let mut positions = HashMap::new();
         for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decode_component(name).ok_or_else(|| invalid_parameter(name, UNREADABLE))?;
             let value = decode_component(value).ok_or_else(|| invalid_parameter(&name, UNREADABLE))?;
-            if !given.insert(name.clone()) {
-                return Err(invalid_parameter(&name, "is given more than once"));
+            let at = *positions.entry(name.clone()).or_insert(given.len());
+            match given.get_mut(at) {
+                Some((_, values)) => values.push(value),
+                None => given.push((name, vec![value])),
             }
-            pairs.push((name, value));
         }
-        Ok(Params { given: pairs, filters: Some(Vec::new()), known: None })
+        Ok(Params { given, filters: Some(Vec::new()), known: None })
     }
 
-    /// The basis of all other `take_` methods. `parse` returns the value and its canonical spelling, or the error detail.
+    /// The basis of all other `take_` methods. `parse` returns the value and its canonical spelling, or the error detail. It
+    /// sees a repeated list with commas.
     fn take_param<V>(
         &mut self,
         param: QueryParam,
         shape: ParamShape,
         parse: impl FnOnce(String) -> Result<(V, String), String>,
     ) -> Result<Option<V>> {
+        let is_list = shape.is_list();
         if let Some(known) = &mut self.known {
             known.push(KnownParam { param, shape });
         }
         let filters = self.filters.as_mut().ok_or_else(|| Error::internal("a parameter is taken after the page"))?;
         let Some(at) = self.given.iter().position(|(name, _)| name == param.name) else { return Ok(None) };
-        let (_, text) = self.given.remove(at);
-        let (value, spelling) = parse(text).map_err(|detail| invalid_parameter(param.name, &detail))?;
+        let (_, values) = self.given.remove(at);
+        if values.len() > 1 && !is_list {
+            return Err(invalid_parameter(param.name, "takes one value, and is given more than once"));
+        }
+        let (value, spelling) = parse(values.join(",")).map_err(|detail| invalid_parameter(param.name, &detail))?;
         if param.bound {
             filters.push((param.name, spelling));
         }
@@ -151,7 +158,8 @@ impl Params {
         id.ok_or_else(|| Error::new(Code::MissingParameter, "Name the record with the query parameter id."))
     }
 
-    /// The record that GET shows, or `None` for the list. No other parameter is allowed beside an id.
+    /// The record that GET shows, or `None` for the list. No other parameter is allowed beside an id but `limit`, which one
+    /// record never exceeds: clients that send a limit with every request can read one, too.
     pub fn take_optional_id<I: RecordId>(&mut self, about: &'static str) -> Result<Option<I>> {
         self.take_optional_id_beside(about, &[])
     }
@@ -173,7 +181,7 @@ impl Params {
         beside: &[&str],
     ) -> Result<Option<I>> {
         let id = self.take_param(QueryParam::new(own, about), ParamShape::Text, |text| Ok(parse_id(&text)))?;
-        let other = self.given.iter().find(|(name, _)| !beside.contains(&name.as_str()));
+        let other = self.given.iter().find(|(name, _)| name != LIMIT && !beside.contains(&name.as_str()));
         match other.filter(|_| id.is_some()) {
             Some((name, _)) => Err(invalid_parameter(name, &format!("cannot be combined with {own}"))),
             None => Ok(id),
@@ -195,10 +203,19 @@ impl Params {
     }
 
     /// Whether the parameter is given. Its only value is `word`.
-    pub fn take_flag(&mut self, param: QueryParam, word: &str) -> Result<bool> {
-        let wrong = || Err(format!("must be {word}, or left out"));
-        let given = self.take_parsed(param, |text| if text == word { Ok(()) } else { wrong() })?;
+    pub fn take_flag(&mut self, param: QueryParam, word: &'static str) -> Result<bool> {
+        let given = self.take_param(param, ParamShape::Word(word), |text| {
+            if text == word { Ok(((), text)) } else { Err(format!("must be {word}, or left out")) }
+        })?;
         Ok(given.is_some())
+    }
+
+    /// `true` or `false`.
+    pub fn take_bool(&mut self, param: QueryParam) -> Result<Option<bool>> {
+        self.take_param(param, ParamShape::Bool, |text| {
+            let value = text.parse().map_err(|_| "must be true or false".to_owned())?;
+            Ok((value, text))
+        })
     }
 
     pub fn take_enum<W: StringEnum + ToSchema>(&mut self, param: QueryParam) -> Result<Option<W>> {
@@ -210,8 +227,7 @@ impl Params {
 
     /// An integer in a range.
     pub fn take_number(&mut self, param: QueryParam, range: RangeInclusive<usize>, default: usize) -> Result<usize> {
-        let shape = ParamShape::Number { range: range.clone(), default };
-        let number = self.take_param(param, shape, |text| {
+        let number = self.take_param(param, ParamShape::Number(range.clone()), |text| {
             let number = plain_number(&text).filter(|number| range.contains(number));
             let number =
                 number.ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))?;
@@ -229,7 +245,7 @@ impl Params {
     }
 }
 
-/// Comma-separated lists of alternatives. Order and repetition do not matter to a cursor.
+/// Lists of alternatives, separated by commas or given one by one. Order and repetition do not matter to a cursor.
 impl Params {
     /// `expected` describes one value in the error.
     pub fn take_list<V: Display>(
@@ -264,9 +280,13 @@ impl Params {
     }
 }
 
-const ID: &str = "id";
+pub(super) const ID: &str = "id";
+/// How many records a page has at most.
+pub(super) const LIMIT: &str = "limit";
+/// Where a page starts.
+pub(super) const CURSOR: &str = "cursor";
 /// Names the run of a workflow, where [`ID`] names the workflow.
-const RUN_ID: &str = "run_id";
+pub(super) const RUN_ID: &str = "run_id";
 
 /// The id of the affected record in an unparsed query string, as it is given.
 pub(super) fn find_raw_id(query: &str) -> Option<String> {

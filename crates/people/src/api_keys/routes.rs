@@ -2,7 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use kernel::auth::{PlainKey, Scope};
-use kernel::base::{ApiKeyId, Result};
+use kernel::base::{ApiKeyId, Code, Result};
 use kernel::http::{
     Access, Api, App, Created, FromParams, Idempotency, IdempotentReply, IfMatch, Json, ListPage, NoContent, OneOrPage,
     PageRequest, Params, QueryParam, QueryString, RatePolicy, RecordQuery, Rules, Versioned,
@@ -18,6 +18,9 @@ use super::{ApiKey, ApiKeyChange, ApiKeyInput, ApiKeyRotation, ApiKeyStatus, New
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
     api.add_tenant_routes(operations!(list_api_keys, create_api_key, replace_api_key, revoke_api_key))
+        .add_refusals("create_api_key", &[Code::LimitReached])
+        .add_refusals("replace_api_key", &[Code::Conflict, Code::LimitReached])
+        .add_refusals("revoke_api_key", &[Code::Conflict])
         .add_schema::<ListPage<super::ApiKey>>()
         .add_schema::<super::NewKey>()
 }
@@ -37,7 +40,7 @@ pub struct ListQuery {
 
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
-        let one = "One key, revoked or not. Cannot be combined with the other parameters.";
+        let one = "One key, revoked or not. Cannot be combined with other parameters than `limit`.";
         let status = "Any of these, as a comma list. Without it: active and expired.";
         Ok(ListQuery {
             id: params.take_optional_id(one)?,
@@ -124,9 +127,10 @@ impl IntoResponses for ApiKeyChangeResponse {
 
 impl PartialSchema for ApiKeyChangeResponse {
     fn schema() -> RefOr<Schema> {
-        // `anyOf`, not `oneOf`: a key with its plain text also validates as a key.
+        // `anyOf`, not `oneOf`: a key with its plain text also validates as a key. It comes first, because generated clients
+        // take the first that fits.
         let any_of =
-            AnyOfBuilder::new().item(Ref::from_schema_name(ApiKey::name())).item(Ref::from_schema_name(NewKey::name()));
+            AnyOfBuilder::new().item(Ref::from_schema_name(NewKey::name())).item(Ref::from_schema_name(ApiKey::name()));
         any_of.into()
     }
 }

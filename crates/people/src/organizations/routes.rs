@@ -2,7 +2,7 @@
 
 use feature_kit::{Q_CHARS_MAX, parse_q};
 use kernel::auth::Scope;
-use kernel::base::Result;
+use kernel::base::{Code, Result};
 use kernel::http::{
     Access, Api, Created, FromParams, Idempotency, IdempotentReply, IfMatch, Json, ListPage, NoContent, OneOrPage,
     PageRequest, Params, QueryParam, QueryString, RatePolicy, RecordQuery, Rules, Versioned,
@@ -22,6 +22,9 @@ pub fn mount(api: Api) -> Api {
         replace_organization,
         delete_organization
     ))
+    .add_refusals("create_organization", &[Code::Conflict, Code::LimitReached])
+    .add_refusals("replace_organization", &[Code::Conflict])
+    .add_refusals("delete_organization", &[Code::Conflict])
     .add_schema::<ListPage<super::Organization>>()
     .add_schema::<super::UpdatedOrganization>()
 }
@@ -41,7 +44,7 @@ pub struct ListQuery {
 
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
-        let id = params.take_optional_id("One organization. Cannot be combined with the other parameters.")?;
+        let id = params.take_optional_id("One organization. Cannot be combined with other parameters than `limit`.")?;
         Ok(ListQuery { id, filter: parse_filter(params)?, page: PageRequest::take_page(params)? })
     }
 }
@@ -51,7 +54,6 @@ fn parse_filter(params: &mut Params) -> Result<Filter> {
     let external_id = QueryParam::new("external_id", "The one with this id of another system.").with_length(1, 200);
     let archived = "`true`: only those that are archived; `false`: only the others, as when omitted. With `updated_since`, both \
                     come\nwhen it is omitted.";
-    let archived = QueryParam::new("archived", archived).with_pattern("^(true|false)$");
     let q = "At most 10 words, each the beginning of a word of the name, the slug, the external id or a domain.";
     let updated = "Changed at this moment or later, in the order of the changes, archived ones too. A reader that goes on by \
                    cursor,\nor from the last `updated_at` it has seen, misses nothing but what is deleted, which the event\n\
@@ -59,14 +61,10 @@ fn parse_filter(params: &mut Params) -> Result<Filter> {
     Ok(Filter {
         slug: params.take_parsed(slug, parse_slug)?,
         external_id: params.take_parsed(external_id, parse_external_id)?,
-        archived: params.take_parsed(archived, parse_flag)?,
+        archived: params.take_bool(QueryParam::new("archived", archived))?,
         words: params.take_parsed(QueryParam::new("q", q).with_length(1, Q_CHARS_MAX), parse_q)?.unwrap_or_default(),
         updated_since: params.take_time(QueryParam::new("updated_since", updated))?,
     })
-}
-
-fn parse_flag(text: &str) -> Result<bool, String> {
-    text.parse().map_err(|_| "must be true or false".to_owned())
 }
 
 /// List organizations, or read one

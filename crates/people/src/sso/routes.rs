@@ -13,7 +13,6 @@ use kernel::http::{
     check_csrf,
 };
 use serde::Serialize;
-use utoipa::openapi::{Ref, RefOr};
 use utoipa::{IntoResponses, ToSchema};
 
 use super::flow::{self, SignOnRedirect, SignOnRequest};
@@ -21,7 +20,9 @@ use super::{DEFAULT_REDIRECT, SSO_NOT_AVAILABLE, parse_domain, parse_redirect};
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
-    api.add_public_routes(RatePolicy::Auth, utoipa_axum::routes!(begin_sso)).add_schema::<SignOnBegun>()
+    api.add_public_routes(RatePolicy::Auth, utoipa_axum::routes!(begin_sso))
+        .add_refusals("begin_sso", &[SSO_NOT_AVAILABLE])
+        .add_schema::<SignOnBegun>()
 }
 
 const PATH: &str = "/api/auth/sso";
@@ -90,10 +91,7 @@ impl IntoResponse for BeginSsoResponse {
 
 impl IntoResponses for BeginSsoResponse {
     fn responses() -> ResponseDocs {
-        let refusal = |(status, name): (&str, &str)| (status.to_owned(), RefOr::Ref(Ref::from_response_name(name)));
-        let mut documented = Ok200::<SignOnBegun>::responses();
-        documented.extend([("403", "Forbidden"), ("404", "NotFound")].map(refusal));
-        documented
+        Ok200::<SignOnBegun>::responses()
     }
 }
 

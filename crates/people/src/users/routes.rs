@@ -2,7 +2,7 @@
 
 use feature_kit::{Q_CHARS_MAX, parse_q};
 use kernel::auth::Scope;
-use kernel::base::{Result, UserId};
+use kernel::base::{Code, Result, UserId};
 use kernel::http::{
     Access, Api, Created, FromParams, Idempotency, IdempotentReply, IfMatch, Json, LIST_MAX, ListPage, NoContent,
     OneOrPage, PageRequest, Params, QueryParam, QueryString, RatePolicy, RecordQuery, Rules, Versioned,
@@ -17,6 +17,9 @@ use super::{User, find, fold_email, store};
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
     api.add_tenant_routes(operations!(list_users, create_user, replace_user, disable_user))
+        .add_refusals("create_user", &[Code::Conflict])
+        .add_refusals("replace_user", &[Code::Conflict])
+        .add_refusals("disable_user", &[Code::Conflict])
         .add_schema::<ListPage<super::User>>()
         .add_schema::<super::UpdatedUser>()
 }
@@ -40,7 +43,7 @@ pub struct ListQuery {
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
         let any = |name, about| QueryParam::new(name, about).with_items_max(LIST_MAX);
-        let one = "One user, disabled or not. Cannot be combined with the other parameters.";
+        let one = "One user, disabled or not. Cannot be combined with other parameters than `limit`.";
         let email = QueryParam::new("email", "With this e-mail address, in any case.").with_length(3, 254);
         let role = any("role", "With any of these roles, as a comma list.");
         let status = any("status", "Any of these, as a comma list. Without it: all, disabled or not.");

@@ -9,6 +9,7 @@ use feature_kit::Feature;
 use kernel::base::Result;
 use kernel::http::{DocumentOnce, OpenApiDocument, QueryString, RatePolicy, ResponseDocs};
 use utoipa::IntoResponses;
+use utoipa::openapi::schema::{AdditionalProperties, Type};
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, ResponseBuilder};
 
 pub const FEATURE: Feature = Feature {
@@ -45,7 +46,15 @@ impl IntoResponse for DocumentResponse {
 
 impl IntoResponses for DocumentResponse {
     fn responses() -> ResponseDocs {
-        let schema = ObjectBuilder::new().description(Some("An OpenAPI 3.1 document.")).required("openapi");
+        let object = || ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(true)));
+        let schema = object()
+            .description(Some("An OpenAPI 3.1 document."))
+            .property("openapi", ObjectBuilder::new().schema_type(Type::String))
+            .property("info", object())
+            .property("paths", object())
+            .required("openapi")
+            .required("info")
+            .required("paths");
         let content = ContentBuilder::new()
             .schema(Some(schema))
             .example(Some(serde_json::json!({"openapi": "3.1.0", "info": {"title": "Tenant Control API", "version": "0.1.0"}, "paths": {}})))

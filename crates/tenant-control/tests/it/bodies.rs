@@ -160,6 +160,9 @@ over_http! {
             assert_eq!(answer.status, 400, "{}", String::from_utf8_lossy(&body[..body.len().min(60)]));
             answer.problem("malformed_json");
         }
+        // What Windows PowerShell makes of a ü, for example.
+        let problem = post(b"{\"name\": \"Gr\xfcn\"}").await.problem("malformed_json");
+        assert_eq!(problem["detail"], "The body is not UTF-8: byte 13 is wrong.");
         let with_mark = [b"\xef\xbb\xbf".as_slice(), br#"{"name": "A", "scopes": ["*"]}"#].concat();
         post(&with_mark).await.problem("malformed_json");
     }

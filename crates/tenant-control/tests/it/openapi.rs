@@ -1,5 +1,8 @@
 //! The document: committed, complete, and true in its examples.
 
+mod clients;
+mod refusals;
+
 use std::collections::HashSet;
 use std::path::Path;
 

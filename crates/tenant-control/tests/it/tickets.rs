@@ -213,7 +213,7 @@ over_http! {
             let call = call.cookie(&acme.admin).header("content-type", "application/json");
             call.body("{\"subject\":").await.problem("malformed_json");
         }
-        for more in ["status=new", "limit=1", "sort=priority", "q=fire"] {
+        for more in ["status=new", "limit=0", "sort=priority", "q=fire"] {
             server.get(format!("{}&{more}", one(&ticket))).cookie(&acme.admin).await.problem("invalid_parameter");
         }
         assert_eq!(numbers(&server, &acme, "").await, [1]);

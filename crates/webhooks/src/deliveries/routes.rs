@@ -34,7 +34,7 @@ pub struct ListQuery {
 
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
-        let id = params.take_optional_id("One delivery. Cannot be combined with the other parameters.")?;
+        let id = params.take_optional_id("One delivery. Cannot be combined with other parameters than `limit`.")?;
         let kind = |text: &str| is_dotted(text).then(|| text.to_owned());
         let webhooks = QueryParam::new("webhook_id", "Of these endpoints, as a comma list.");
         let events = QueryParam::new("event_id", "Of these events, as a comma list.");
@@ -108,11 +108,7 @@ impl Reply for DeliveryActionResponse {
 
 impl IntoResponses for DeliveryActionResponse {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        let mut responses =
-            document_response::<Self>("202", "Accepted: the delivery to be sent, or the recovery that has begun.");
-        // Added by hand: the record is named in the body, not in the query.
-        responses.insert("404".to_owned(), RefOr::Ref(Ref::from_response_name("NotFound")));
-        responses
+        document_response::<Self>("202", "Accepted: the delivery to be sent, or the recovery that has begun.")
     }
 }
 

@@ -34,7 +34,7 @@ pub struct ListQuery {
 
 impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
-        let one = "One event, as it was delivered. Cannot be combined with the other parameters.";
+        let one = "One event, as it was delivered. Cannot be combined with other parameters than `limit`.";
         let view = "`feed` for the tenant's own events, oldest first; without it, the catalogue.";
         let start = "`now` begins the feed at its end instead of the oldest event that is kept. Only without a cursor.";
         let types = "In the feed, only what an endpoint with these `events` would receive, as a comma list of kinds, \
@@ -42,10 +42,9 @@ impl FromParams for ListQuery {
         let word = "a kind of event such as ticket.created, a family such as ticket.*, or *";
         let query = ListQuery {
             id: params.take_optional_id(one)?,
-            is_feed: params.take_flag(QueryParam::new("view", view).with_pattern("^feed$"), "feed")?,
+            is_feed: params.take_flag(QueryParam::new("view", view), "feed")?,
             feed: FeedRequest {
-                from_now: params
-                    .take_flag(QueryParam::new("start", start).with_pattern("^now$").unbound_from_cursor(), "now")?,
+                from_now: params.take_flag(QueryParam::new("start", start).unbound_from_cursor(), "now")?,
                 types: params.take_list(QueryParam::new("types", types), word, |word| {
                     registry().can_subscribe(word).is_ok_and(|allowed| allowed).then(|| word.to_owned())
                 })?,
@@ -88,12 +87,10 @@ impl IntoResponse for EventListResponse {
 
 impl IntoResponses for EventListResponse {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        let mut responses = document_response::<Self>(
+        document_response::<Self>(
             "200",
             "The catalogue; with `view=feed`, events, and always a `next_cursor`; with `id`, one event.",
-        );
-        responses.insert("404".to_owned(), RefOr::Ref(Ref::from_response_name("NotFound")));
-        responses
+        )
     }
 }
 

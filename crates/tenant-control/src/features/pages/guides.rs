@@ -53,6 +53,11 @@ pub const GUIDES: &[Guide] = &[
         text: include_str!("../../../../../docs/audit.md"),
     },
     Guide {
+        name: "clients",
+        about: "Generate a client from the OpenAPI document, and what it needs to know.",
+        text: include_str!("../../../../../docs/clients.md"),
+    },
+    Guide {
         name: "organizations",
         about: "Your customers: make, change, archive and find them.",
         text: include_str!("../../../../../docs/organizations.md"),

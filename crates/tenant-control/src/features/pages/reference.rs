@@ -270,8 +270,8 @@ fn curl_command(
 impl<'a> ResponseStatus<'a> {
     fn from_response(contract: &Contract, code: &'a str, answer: &ApiResponse) -> Self {
         let found = contract.resolve_response(answer);
-        let meaning =
-            if answer.reference.is_some() { link_codes(&found.description) } else { found.description.clone() };
+        let is_refusal = code.starts_with(['4', '5']);
+        let meaning = if is_refusal { link_codes(&found.description) } else { found.description.clone() };
         let reason = code.parse().map(status_reason).unwrap_or_default();
         ResponseStatus { code, reason, meaning: markdown::to_html(&meaning) }
     }

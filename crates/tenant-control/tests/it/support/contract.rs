@@ -1,4 +1,5 @@
-//! Holds every answer against the OpenAPI document: its status is listed, and its body fits the schema.
+//! Holds every answer against the OpenAPI document: its status is listed, its body fits the schema, and a refusal's code is
+//! one of those that the operation lists for the status.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -100,24 +101,32 @@ impl Contract {
         };
         let documented = &operation["responses"][answer.status.to_string()];
         assert!(documented.is_object(), "the document does not list {}", describe(answer));
-        self.check_body(answer, &self.resolve(documented)["content"]);
+        self.check_body(answer, self.resolve(documented));
     }
 
-    fn check_body(&self, answer: &Answer, content: &Value) {
+    fn check_body(&self, answer: &Answer, documented: &Value) {
         if answer.method == "HEAD" {
             assert!(answer.body.is_empty(), "HEAD has no body");
             return;
         }
-        let Some(content) = content.as_object() else {
+        let Some(content) = documented["content"].as_object() else {
             assert!(answer.body.is_empty(), "{} has a body that is not documented", describe(answer));
             return;
         };
         let kind = answer.header("content-type");
-        let documented =
-            content.get(kind).unwrap_or_else(|| panic!("{kind:?} of {} is not documented", describe(answer)));
+        let of_kind = content.get(kind).unwrap_or_else(|| panic!("{kind:?} of {} is not documented", describe(answer)));
         if kind.ends_with("json") && !kind.ends_with("ndjson") && !answer.headers.contains_key("content-encoding") {
-            let errors = self.errors(&documented["schema"], &answer.json());
-            assert!(errors.is_empty(), "{} breaks its schema: {errors:#?}\n{}", describe(answer), answer.json());
+            let body = answer.json();
+            let errors = self.errors(&of_kind["schema"], &body);
+            assert!(errors.is_empty(), "{} breaks its schema: {errors:#?}\n{body}", describe(answer));
+            if let Some(codes) = documented["x-error-codes"].as_array() {
+                let code = &body["code"];
+                assert!(
+                    codes.contains(code),
+                    "{} is {code}, and documented are {codes:?}: see Api::add_refusals",
+                    describe(answer)
+                );
+            }
         }
     }
 }

@@ -250,7 +250,7 @@ over_http! {
                 answer.problem("invalid_parameter");
             }
         }
-        for twice in ["status=new&status=open", "tag=a&tag=a", "q=a&q=b", "sort=priority&sort=priority", "number=1&number=2", "limit=1&limit=1", "updated_since=2026-01-15T10:00:00Z&updated_since=2026-01-15T10:00:00Z"] {
+        for twice in ["status=new&status=odd", "tag=a&tag=", "q=a&q=b", "sort=priority&sort=priority", "number=1&number=x", "limit=1&limit=1", "updated_since=2026-01-15T10:00:00Z&updated_since=2026-01-15T10:00:00Z"] {
             ask(twice.to_owned()).await.problem("invalid_parameter");
         }
         // A filter that matches nothing is no excuse for another that is bad.

@@ -95,7 +95,7 @@ over_http! {
             format!("id={id}&view=comments&status=open"),
             format!("id={id}&view=history&sort=created_at"),
             format!("id={id}&view=comments&limit=0"),
-            format!("id={id}&limit=5"),
+            format!("id={id}&cursor=x"),
         ] {
             server.get(format!("{TICKETS}?{bad}")).cookie(&acme.admin).await.problem("invalid_parameter");
         }

@@ -59,6 +59,7 @@ over_http! {
             ("role=admin", vec![root]),
             ("role=viewer", vec![cem, ann]),
             ("role=viewer,technician&status=active", vec![dora, bob, ann]),
+            ("role=viewer&status=active&role=technician", vec![dora, bob, ann]),
             ("email=Bob@HUB.test", vec![bob]),
             ("email=bob@hub.test&role=viewer", vec![]),
             ("email=nobody@hub.test", vec![]),
@@ -84,7 +85,8 @@ over_http! {
             "q=",
             "q=%2D",
             "updated_since=today",
-            "role=admin&role=viewer",
+            "role=admin&role=boss",
+            "email=bob@hub.test&email=bob@hub.test",
         ] {
             server.get(format!("{USERS}?{query}")).cookie(&acme.admin).await.problem("invalid_parameter");
         }

@@ -231,7 +231,7 @@ over_http! {
             "limit=0",
             "limit=201",
             "limit=x",
-            "status=pending&status=failed",
+            "status=pending&status=gone",
             "since=2026-01-15T10:00:00+01:00",
         ] {
             let answer = scene.server.get(format!("{DELIVERIES}?{query}")).cookie(&scene.acme.admin).await;
@@ -246,7 +246,7 @@ over_http! {
         for query in ["nonsense=1", "state=pending", "type=api_key.created", "q=x"] {
             ask(query.to_owned()).await.problem("unknown_parameter");
         }
-        for more in ["status=pending", "limit=1", "cursor=x", &format!("webhook_id={hook}")] {
+        for more in ["status=pending", "limit=0", "cursor=x", &format!("webhook_id={hook}")] {
             ask(format!("id={}&{more}", id_of(&all[0]))).await.problem("invalid_parameter");
         }
         for id in ["nonsense", "", "dlv_00000000000000000000000000", hook] {

@@ -158,7 +158,7 @@ over_http! {
             ("view=runs&nonsense=1".to_owned(), "unknown_parameter"),
             (format!("run_id={id}&id={workflow}"), "invalid_parameter"),
             (format!("run_id={id}&view=runs"), "invalid_parameter"),
-            (format!("run_id={id}&limit=1"), "invalid_parameter"),
+            (format!("run_id={id}&cursor=x"), "invalid_parameter"),
             (format!("id={workflow}&view=runs"), "invalid_parameter"),
             ("status=failed".to_owned(), "invalid_parameter"),
         ] {

@@ -182,7 +182,7 @@ pub const REFUSED_QUERIES: &[(&str, &str)] = &[
     ("limit=0", "invalid_parameter"),
     ("limit=201", "invalid_parameter"),
     ("sort=subject", "invalid_parameter"),
-    ("tag=a&tag=b", "invalid_parameter"),
+    ("q=a&q=b", "invalid_parameter"),
     ("subject=x", "unknown_parameter"),
     ("cursor=x", "invalid_cursor"),
 ];
