@@ -23,4 +23,6 @@ pub use feature::{EventFamily, Feature, Registry, install, registry};
 pub use null_input::NullInput;
 pub use shared_codes::{INVALID_TRANSITION, QUERY_TOO_BROAD};
 pub use target_url::parse_target_url;
-pub use terms::{IdOrNone, NO_ID, Q_CHARS_MAX, Q_WORDS_MAX, is_word_prefix, parse_q, split_words, word_set};
+pub use terms::{
+    IdOrNone, NO_ID, Q_CHARS_MAX, Q_WORDS_MAX, StoredWord, parse_q, parse_stored_q, split_words, word_set,
+};

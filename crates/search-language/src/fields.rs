@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::fold::{compact_mac, fold_value};
+use super::addresses::compact_mac;
+use super::fold::fold_value;
 
 /// The values of `type:`, which are the kinds of records that a search finds.
 pub const TYPES: [&str; 7] = ["device", "user", "organization", "ticket", "vm", "workflow", "software"];

@@ -19,6 +19,8 @@ pub const TOKEN_BYTES_MAX: usize = 64;
 pub struct TextToken {
     /// Folded, and at most [`TOKEN_BYTES_MAX`] long.
     pub text: String,
+    /// The same with its umlauts transcribed (`muenchen` where `text` is `munchen`), if it has any.
+    pub transcribed: Option<String>,
     /// `start` and `end` are byte offsets in the original, at character boundaries. They span the whole word even if `text`
     /// is truncated.
     pub start: usize,
@@ -34,7 +36,11 @@ pub struct TextToken {
 pub fn fold_text(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for c in text.chars() {
-        fold_char(c, |c| push_composed(&mut folded, c));
+        fold_char(c, |part| {
+            if let FoldedPart::Letter(c) = part {
+                push_composed(&mut folded, c);
+            }
+        });
     }
     folded
 }
@@ -76,7 +82,7 @@ impl<'a> TextTokens<'a> {
         let (start, end) = (self.at + start, self.at + start + len);
         self.at = end;
         let text = self.text.get(start..end.min(start + TOKEN_BYTES_MAX))?.to_ascii_lowercase();
-        Some(TextToken { text, start, end })
+        Some(TextToken { text, transcribed: None, start, end })
     }
 }
 
@@ -100,29 +106,6 @@ impl Iterator for TextTokens<'_> {
     }
 }
 
-/// The twelve digits, in lower case, of a complete hardware address in any notation: `00:11:22:33:44:55`,
-/// `00-11-22-33-44-55`, `0011.2233.4455`, `0011-2233-4455`, `001122-334455` or `001122334455`.
-pub fn compact_mac(text: &str) -> Option<String> {
-    const DIGITS: usize = 12;
-    let groups: Vec<&str> = match text.chars().find(|c| !c.is_ascii_hexdigit()) {
-        None => vec![text],
-        // Text processors write U+2010, which folding keeps.
-        Some(separator @ (':' | '-' | '.' | '\u{2010}')) => text.split(separator).take(DIGITS).collect(),
-        Some(_) => return None,
-    };
-    let is_group = |group: &&str| {
-        group.len() * groups.len() == DIGITS && group.len() >= 2 && group.bytes().all(|byte| byte.is_ascii_hexdigit())
-    };
-    // Four groups of three digits are a telephone number.
-    let is_mac = groups.len() != 4 && groups.iter().all(is_group);
-    is_mac.then(|| groups.concat().to_ascii_lowercase())
-}
-
-/// Removes the punctuation around a word: people write addresses in brackets and at the end of a sentence.
-pub fn trim_punctuation(word: &str) -> &str {
-    word.trim_matches(|c: char| !c.is_alphanumeric())
-}
-
 /// Collects folded characters into tokens. The last token may still grow.
 #[derive(Default)]
 struct TokenCutter {
@@ -131,8 +114,10 @@ struct TokenCutter {
     is_open: bool,
     /// Whether the last token is a character that stands alone.
     is_alone: bool,
-    /// Whether the last token was truncated, so that no short character is appended after a long one was dropped.
+    /// Whether the last token was truncated, so that no short character is appended after a long one was dropped; and the
+    /// same of its transcription.
     is_full: bool,
+    is_transcription_full: bool,
 }
 
 impl TokenCutter {
@@ -152,9 +137,12 @@ impl TokenCutter {
     /// Adds the next character of the text.
     fn push_char(&mut self, c: char, start: usize, end: usize) {
         let mut is_seen = false;
-        fold_char(c, |c| {
-            is_seen = true;
-            self.push_folded(c, start, end);
+        fold_char(c, |part| match part {
+            FoldedPart::Letter(c) => {
+                is_seen = true;
+                self.push_folded(c, start, end);
+            }
+            FoldedPart::Mark(mark) => self.transcribe_last(mark),
         });
         if !is_seen {
             self.extend_last(end);
@@ -171,13 +159,26 @@ impl TokenCutter {
             Some(token) if self.is_open && !self.is_alone && !stands_alone => {
                 token.end = end;
                 self.is_full = self.is_full || !push_within(&mut token.text, c);
+                if let Some(transcribed) = &mut token.transcribed {
+                    self.is_transcription_full = self.is_transcription_full || !push_within(transcribed, c);
+                }
             }
             _ => {
-                self.tokens.push_back(TextToken { text: c.to_string(), start, end });
-                self.is_full = false;
+                self.tokens.push_back(TextToken { text: c.to_string(), transcribed: None, start, end });
+                (self.is_full, self.is_transcription_full) = (false, false);
             }
         }
         (self.is_open, self.is_alone) = (true, stands_alone);
+    }
+
+    /// Adds what a transcription writes for a mark on the last letter: `e` for the dots of `ü`.
+    fn transcribe_last(&mut self, mark: char) {
+        let Some(token) = self.tokens.back_mut().filter(|_| self.is_open && !self.is_full) else { return };
+        let Some(added) = token.text.chars().next_back().and_then(|letter| transcribe_mark(letter, mark)) else {
+            return;
+        };
+        let transcribed = token.transcribed.get_or_insert_with(|| token.text.clone());
+        self.is_transcription_full = self.is_transcription_full || !push_within(transcribed, added);
     }
 
     /// A dropped mark still belongs to the word before it, or a highlight would end between the two.
@@ -211,18 +212,47 @@ fn push_composed(text: &mut String, c: char) {
     }
 }
 
-/// Folds one character to none, one or several.
-fn fold_char(c: char, mut each: impl FnMut(char)) {
+/// A part of a folded character.
+enum FoldedPart {
+    Letter(char),
+    /// A mark on the letter before it, which folding drops.
+    Mark(char),
+}
+
+/// Folds one character to none, one or several letters, and the marks on them.
+fn fold_char(c: char, mut each: impl FnMut(FoldedPart)) {
     if c.is_ascii() {
-        each(c.to_ascii_lowercase());
+        each(FoldedPart::Letter(c.to_ascii_lowercase()));
         return;
     }
-    let parts = std::iter::once(c).nfkd().filter(|c| !is_dropped(*c));
-    for c in parts.flat_map(char::to_lowercase) {
-        match plain_letters(c) {
-            Some(letters) => letters.chars().for_each(&mut each),
-            None => each(c),
+    for part in std::iter::once(c).nfkd() {
+        if is_dropped(part) {
+            each(FoldedPart::Mark(part));
+            continue;
         }
+        for c in part.to_lowercase() {
+            match plain_letters(c) {
+                Some(letters) => letters.chars().map(FoldedPart::Letter).for_each(&mut each),
+                None => each(FoldedPart::Letter(c)),
+            }
+            if c == 'ø' {
+                each(FoldedPart::Mark(STROKE));
+            }
+        }
+    }
+}
+
+const DIAERESIS: char = '\u{308}';
+const RING: char = '\u{30a}';
+/// The stroke of `ø`, which Unicode does not treat as a mark.
+const STROKE: char = '\u{338}';
+
+/// The letter that people add who have no key for a letter with this mark: `ü` ue, `ø` oe, `å` aa.
+fn transcribe_mark(letter: char, mark: char) -> Option<char> {
+    match (letter, mark) {
+        ('a' | 'o' | 'u', DIAERESIS) | ('o', STROKE) => Some('e'),
+        ('a', RING) => Some('a'),
+        _ => None,
     }
 }
 
@@ -266,8 +296,8 @@ fn is_vowel_sign(c: char) -> bool {
     c.is_alphanumeric() && matches!(canonical_combining_class(c), 0 | 84..200)
 }
 
-/// Han, Hiragana and Katakana.
-fn stands_alone(c: char) -> bool {
+/// Han, Hiragana and Katakana, each character of which is a token.
+pub fn stands_alone(c: char) -> bool {
     matches!(c, '\u{2e80}'..='\u{2fdf}' | '\u{3005}'..='\u{3007}' | '\u{3021}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}'
         | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{1aff0}'..='\u{1b16f}'
         | '\u{20000}'..='\u{3ffff}')
@@ -401,32 +431,24 @@ mod tests {
     }
 
     #[test]
-    fn a_hardware_address_is_the_same_in_every_notation() {
-        for text in [
-            "02:FC:00:00:00:0a",
-            "02-fc-00-00-00-0A",
-            "02fc.0000.000a",
-            "02fc-0000-000a",
-            "02FC00-00000A",
-            "02fc0000000a",
+    fn umlauts_are_transcribed_too() {
+        for (text, transcribed) in [
+            ("München", Some("muenchen")),
+            ("MU\u{308}NCHEN", Some("muenchen")),
+            ("Größenänderung", Some("groessenaenderung")),
+            ("Søren", Some("soeren")),
+            ("Ångström", Some("aangstroem")),
+            ("naïve Noël Łódź Straße Muenchen", None),
+            ("ё", None),
         ] {
-            assert_eq!(compact_mac(text).as_deref(), Some("02fc0000000a"), "{text}");
+            let tokens = tokenize_text(text);
+            assert_eq!(tokens[0].transcribed.as_deref(), transcribed, "{text}");
+            assert!(tokens[1..].iter().all(|token| token.transcribed.is_none()), "{text}");
         }
-        for text in [
-            "",
-            "02:fc",
-            "02:fc:00:00:00:00:01",
-            "02:fc-00:00:00:01",
-            "02fc0000000g",
-            "2fc:0000:0000a",
-            "0:2:f:c:0:0:0:0:0:0:0:a",
-            "123-456-789-012",
-            "02:fc:00:00:00:01:",
-            "fe80::1",
-            "０２fc00000001",
-        ] {
-            assert_eq!(compact_mac(text), None, "{text}");
-        }
+        let long = format!("{}ü{}", "a".repeat(TOKEN_BYTES_MAX - 2), "яb".repeat(9));
+        let transcribed = tokenize_text(&long)[0].transcribed.clone().unwrap();
+        assert_eq!(transcribed, format!("{}ue", "a".repeat(TOKEN_BYTES_MAX - 2)));
+        assert_eq!(tokenize_text(&format!("{}ü", "a".repeat(TOKEN_BYTES_MAX)))[0].transcribed, None);
     }
 
     #[test]

@@ -5,15 +5,15 @@ use std::ops::Range;
 
 use unicode_normalization::char::is_combining_mark;
 
-use super::fold::TextTokens;
+use super::fold::{TextToken, TextTokens};
 
 /// Renders the part of a text around its first match, with as many later matches as fit; `None` if no word matches. Words
 /// are shown whole or not at all, and `…` marks where the text continues.
 ///
-/// `matching` receives each folded token in order and returns how many of the last tokens match together: none, this one
+/// `matching` receives each token in order and returns how many of the last tokens match together: none, this one
 /// alone, or the phrase that it ends. `chars_max` counts characters of the text, without tags, escapes and `…`. A single
 /// word longer than that is cut, because a snippet without a match would say nothing.
-pub fn render_snippet(text: &str, matching: impl FnMut(&str) -> usize, chars_max: usize) -> Option<String> {
+pub fn render_snippet(text: &str, matching: impl FnMut(&TextToken) -> usize, chars_max: usize) -> Option<String> {
     let chars_max = chars_max.max(1);
     let words = find_words(text, matching, chars_max);
     let first = words.iter().position(|word| word.is_match)?;
@@ -31,7 +31,7 @@ struct WordSpan {
 
 /// The words of a text, up to where a snippet can reach: it begins at or before the first match, so nothing further than
 /// its length behind that match can be shown. A phrase that ends beyond is not found.
-fn find_words(text: &str, mut matching: impl FnMut(&str) -> usize, chars_max: usize) -> Vec<WordSpan> {
+fn find_words(text: &str, mut matching: impl FnMut(&TextToken) -> usize, chars_max: usize) -> Vec<WordSpan> {
     let mut words: Vec<WordSpan> = Vec::new();
     let mut reach: Option<usize> = None;
     for token in TextTokens::new(text) {
@@ -39,7 +39,7 @@ fn find_words(text: &str, mut matching: impl FnMut(&str) -> usize, chars_max: us
             break;
         }
         add_span(&mut words, token.start..token.end);
-        let first = mark_matches(&mut words, matching(&token.text));
+        let first = mark_matches(&mut words, matching(&token));
         reach = reach.or_else(|| first.map(|first| skip_chars(text, first, chars_max)));
     }
     words
@@ -226,15 +226,15 @@ mod tests {
     }
 
     /// Matches words one by one.
-    fn match_each(is_match: impl Fn(&str) -> bool) -> impl FnMut(&str) -> usize {
-        move |token| usize::from(is_match(token))
+    fn match_each(is_match: impl Fn(&str) -> bool) -> impl FnMut(&TextToken) -> usize {
+        move |token| usize::from(is_match(&token.text))
     }
 
     /// Matches words in a row.
-    fn match_row(words: &[&str]) -> impl FnMut(&str) -> usize {
+    fn match_row(words: &[&str]) -> impl FnMut(&TextToken) -> usize {
         let mut seen: Vec<String> = Vec::new();
         move |token| {
-            seen.push(token.to_owned());
+            seen.push(token.text.clone());
             let last = &seen[seen.len().saturating_sub(words.len())..];
             if last == words { words.len() } else { 0 }
         }
@@ -333,7 +333,7 @@ mod tests {
             (format!("the vpn {}", "miss ".repeat(10_000)), 3, 2),
         ] {
             let (mut count, mut matching) = (0, match_row(&["the", "vpn"]));
-            let counted = |token: &str| {
+            let counted = |token: &TextToken| {
                 count += 1;
                 matching(token)
             };

@@ -1,54 +1,97 @@
 //! The language of `q`: words, `"phrases"`, `-exclusions` and `field:value`, all of which must hold.
 //!
 //! There is no `OR`, no brackets, no wildcards and no ranges: a search box is no query language, and every word also matches
-//! as a prefix. The parser reads a text of any length in one pass.
+//! as a prefix. What people paste is text, whatever signs it has: quotes without a partner, colons and dashes are ignored.
+//! The parser reads a text of any length in one pass.
 
+pub mod addresses;
 pub mod fields;
 pub mod fold;
 pub mod highlight;
+mod identity;
 #[cfg(test)]
 mod random;
 mod reader;
+pub mod spellings;
+pub mod text_words;
 pub mod typos;
 
 use std::fmt;
 
 pub use fields::QueryField;
+pub use identity::Identity;
 use reader::QueryReader;
 
 /// The longest query, in characters. The caller refuses longer ones.
 pub const Q_CHARS_MAX: usize = 200;
-/// Each clause costs a lookup in the index. Nobody types more, and the first words of a pasted text are enough to find it.
-pub const CLAUSES_MAX: usize = 16;
+/// The words and phrases that are looked up: each costs a walk through the index. Nobody types more, and the first words of
+/// a pasted text are enough to find it; further ones are ignored.
+pub const WORDS_MAX: usize = 16;
+/// The fields and exclusions of a query. None is ignored, and a query that the caller accepts has fewer.
+pub const FILTERS_MAX: usize = 100;
 
 /// The clauses that a record must match and those that it must not match. `must` is never empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParsedQuery {
     pub must: Vec<Clause>,
     pub must_not: Vec<Clause>,
+    /// The words and phrases of `must` as they were typed, with a space between them.
+    pub text: String,
 }
 
 /// One condition of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Clause {
     /// Text without spaces: `printer`, `web-01.example.com`, `10.0.0.5`, `anna@acme.test`.
-    ///
-    /// The tokens match in a row: the last one as a prefix, the others as whole words. Only a single token may have
-    /// typos, because a typo in an address would be another address. A match of `number` or `mac` is enough without the
-    /// words.
-    Words {
-        tokens: Vec<String>,
-        /// A bare number may be the number of a ticket.
-        number: Option<i64>,
-        /// The twelve digits of a hardware address. The words still count: the same digits may be a serial or an account.
-        mac: Option<String>,
-    },
+    Words(Words),
     /// `"in quotes"`: whole words in a row, without typos.
-    Phrase(Vec<String>),
+    Phrase(Tokens),
     /// `#42`: the ticket with this number, and nothing else.
     Number(i64),
     /// `os:windows`: the value is normalized by [`QueryField::normalize_value`] and compared with the whole stored value.
     Field { field: QueryField, value: String },
+}
+
+impl Clause {
+    /// Whether it looks for text, and not for the value of a field.
+    pub fn is_text(&self) -> bool {
+        !matches!(self, Clause::Field { .. })
+    }
+}
+
+/// Text without spaces. A match of one of its meanings is enough without the words.
+///
+/// The tokens match in a row: the last one as a prefix, the others as whole words. Only a single token may have typos,
+/// because a typo in an address would be another address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    pub tokens: Tokens,
+    /// A bare number may be the number of a ticket.
+    pub number: Option<i64>,
+    /// The digits of a hardware address, or of its beginning. The words still count: the same digits may be a serial.
+    pub mac: Option<String>,
+    /// An IP address in its shortest form.
+    pub ip: Option<String>,
+    /// The digits of a UUID.
+    pub uuid: Option<String>,
+    /// The host of a URL or a share.
+    pub host: Option<String>,
+}
+
+/// Words in a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Folded, and never empty in a clause.
+    pub folded: Vec<String>,
+    /// The same words with their umlauts transcribed, if they have any.
+    pub transcribed: Option<Vec<String>>,
+}
+
+impl Tokens {
+    /// Every spelling of the words.
+    pub fn spellings(&self) -> impl Iterator<Item = &[String]> {
+        std::iter::once(self.folded.as_slice()).chain(self.transcribed.as_deref())
+    }
 }
 
 /// Why a query cannot be parsed, and where.
@@ -73,15 +116,16 @@ impl fmt::Display for QueryError {
 
 impl std::error::Error for QueryError {}
 
-/// Parses a query. Standalone punctuation is ignored, as in `Smith & Sons`; incomplete syntax is an error.
+/// Parses a query. Only a field that does not exist or cannot have the value, and nothing to look for, are errors.
 pub fn parse(q: &str) -> Result<ParsedQuery, QueryError> {
     let mut reader = QueryReader { rest: q, at: 0 };
     let mut query = ParsedQuery::default();
     let mut excluded_at = None;
+    let mut words = 0;
     reader.skip_spaces();
     let start = reader.at;
     while !reader.rest.is_empty() {
-        let at = reader.at;
+        let (at, before) = (reader.at, reader.rest);
         if reader.skip_dash() {
             reader.skip_spaces();
             continue;
@@ -92,14 +136,21 @@ pub fn parse(q: &str) -> Result<ParsedQuery, QueryError> {
                 excluded_at = excluded_at.or(Some(at));
                 add_clause(&mut query.must_not, clause);
             }
-            Some(clause) => add_clause(&mut query.must, clause),
-            None if is_excluded => {
-                return Err(QueryError::new(at, "Nothing that can be searched for follows the `-`."));
+            Some(clause) if clause.is_text() => {
+                let written = before.get(..before.len() - reader.rest.len()).unwrap_or_default();
+                query.text.push_str(if query.text.is_empty() { "" } else { " " });
+                query.text.push_str(written);
+                if words < WORDS_MAX && add_clause(&mut query.must, clause) {
+                    words += 1;
+                }
+            }
+            Some(clause) => {
+                add_clause(&mut query.must, clause);
             }
             None => {}
         }
-        if query.must.len() + query.must_not.len() > CLAUSES_MAX {
-            return Err(QueryError::new(at, format!("A search has at most {CLAUSES_MAX} parts.")));
+        if query.must.len() + query.must_not.len() > WORDS_MAX + FILTERS_MAX {
+            return Err(QueryError::new(at, format!("A search has at most {FILTERS_MAX} fields and exclusions.")));
         }
         reader.skip_spaces();
     }
@@ -110,11 +161,13 @@ pub fn parse(q: &str) -> Result<ParsedQuery, QueryError> {
     }
 }
 
-/// Adds a clause unless the query has it already.
-fn add_clause(clauses: &mut Vec<Clause>, clause: Clause) {
-    if !clauses.contains(&clause) {
+/// Adds a clause unless the query has it already. Says whether it was added.
+fn add_clause(clauses: &mut Vec<Clause>, clause: Clause) -> bool {
+    let is_new = !clauses.contains(&clause);
+    if is_new {
         clauses.push(clause);
     }
+    is_new
 }
 
 #[cfg(test)]
@@ -150,12 +203,16 @@ mod tests {
         ".",
     ];
 
-    fn words_clause(tokens: &[&str]) -> Clause {
-        Clause::Words { tokens: tokens.iter().map(|&token| token.to_owned()).collect(), number: None, mac: None }
+    fn tokens(folded: &[&str]) -> Tokens {
+        Tokens { folded: folded.iter().map(|&token| token.to_owned()).collect(), transcribed: None }
     }
 
-    fn phrase_clause(tokens: &[&str]) -> Clause {
-        Clause::Phrase(tokens.iter().map(|&token| token.to_owned()).collect())
+    fn words_clause(folded: &[&str]) -> Clause {
+        Clause::Words(words(folded))
+    }
+
+    fn phrase_clause(folded: &[&str]) -> Clause {
+        Clause::Phrase(tokens(folded))
     }
 
     fn field_clause(field: QueryField, value: &str) -> Clause {
@@ -169,12 +226,9 @@ mod tests {
     #[test]
     fn words_are_read_as_people_type_them() {
         for (q, expected) in [
-            (" Printer\tZürich ", vec![words_clause(&["printer"]), words_clause(&["zurich"])]),
+            (" Printer\tZoë ", vec![words_clause(&["printer"]), words_clause(&["zoe"])]),
             ("web-01.Example.com", vec![words_clause(&["web", "01", "example", "com"])]),
-            (
-                "10.0.0.5 anna@acme.test",
-                vec![words_clause(&["10", "0", "0", "5"]), words_clause(&["anna", "acme", "test"])],
-            ),
+            ("10.0.0 anna@acme.test", vec![words_clause(&["10", "0", "0"]), words_clause(&["anna", "acme", "test"])]),
             ("Smith & Sons, – −", vec![words_clause(&["smith"]), words_clause(&["sons"])]),
             ("24\" foo\"bar", vec![words_of_number("24", 24), words_clause(&["foo", "bar"])]),
             ("東京", vec![words_clause(&["東", "京"])]),
@@ -185,13 +239,31 @@ mod tests {
             ),
             ("a A a", vec![words_clause(&["a"])]),
             ("\"foo:bar\"", vec![phrase_clause(&["foo", "bar"])]),
+            // What is pasted is text.
+            ("C: drive full", vec![words_clause(&["c"]), words_clause(&["drive"]), words_clause(&["full"])]),
+            ("error: denied", vec![words_clause(&["error"]), words_clause(&["denied"])]),
+            ("x os:", vec![words_clause(&["x"]), words_clause(&["os"])]),
+            ("os: windows", vec![words_clause(&["os"]), words_clause(&["windows"])]),
+            ("é „open", vec![words_clause(&["e"]), words_clause(&["open"])]),
+            ("a \"b c", vec![words_clause(&["a"]), words_clause(&["b"]), words_clause(&["c"])]),
+            ("os:\"open x", vec![field_clause(QueryField::Os, "open"), words_clause(&["x"])]),
+            ("x \"&\" -& -\"&\"", vec![words_clause(&["x"])]),
+            ("RE: AW: x", vec![words_clause(&["x"])]),
+            (
+                "https://intra/x",
+                vec![Clause::Words(Words { host: Some("intra".to_owned()), ..words(&["intra", "x"]) })],
+            ),
         ] {
             assert_eq!(parse_must(q), expected, "{q}");
         }
     }
 
+    fn words(folded: &[&str]) -> Words {
+        Words { tokens: tokens(folded), ..Words::default() }
+    }
+
     fn words_of_number(token: &str, number: i64) -> Clause {
-        Clause::Words { tokens: vec![token.to_owned()], number: Some(number), mac: None }
+        Clause::Words(Words { number: Some(number), ..words(&[token]) })
     }
 
     #[test]
@@ -236,30 +308,36 @@ mod tests {
 
     #[test]
     fn an_error_names_the_place() {
-        let many: Vec<String> = (10..=10 + CLAUSES_MAX).map(|number| format!("w{number}")).collect();
+        let many: Vec<String> = (10..=10 + FILTERS_MAX + WORDS_MAX).map(|number| format!("-w{number}")).collect();
         let many = many.join(" ");
         for (q, at, part) in [
             ("é foo:bar", 2, "no field `foo`. The fields are type, status,"),
             ("-foo:bar", 1, "in quotes: \"foo:…\""),
             ("abc:def", 0, "no field `abc`"),
-            ("x os:", 2, "`os:` needs a value"),
-            ("os: windows", 0, "`os:` needs a value"),
-            ("os:\"\"", 0, "`os:` needs a value"),
-            ("é „open", 2, "not closed"),
-            ("os:\"open", 3, "not closed"),
-            ("x \"&\"", 2, "Between these quotes"),
             (" -a -b", 1, "next to what is excluded"),
             (" & …", 1, "a letter or a digit"),
             ("", 0, "a letter or a digit"),
-            ("a -&", 2, "follows the `-`"),
             ("type:printer", 5, "device, user, organization"),
             ("number:x", 7, "digits alone"),
-            (many.as_str(), 4 * CLAUSES_MAX, "at most 16"),
+            ("type:printer os:", 5, "device, user, organization"),
+            ("Foo:\"bar", 0, "no field `Foo`"),
+            (" -a \"&\"", 1, "next to what is excluded"),
+            (many.as_str(), 5 * 90 + 6 * (FILTERS_MAX + WORDS_MAX - 90), "at most 100"),
         ] {
             let error = parse(q).unwrap_err();
             assert_eq!(error.at, at, "{q}: {error}");
             assert!(error.detail.contains(part), "{q}: {error}");
         }
+    }
+
+    #[test]
+    fn of_a_long_text_the_first_words_are_looked_up_and_every_filter_counts() {
+        let many: Vec<String> = (1..=30).map(|number| format!("word{number} -not{number}")).collect();
+        let query = parse(&format!("{} type:ticket", many.join(" "))).unwrap();
+        assert_eq!((query.must.len(), query.must_not.len()), (WORDS_MAX + 1, 30));
+        assert_eq!(query.must.last(), Some(&field_clause(QueryField::Type, "ticket")));
+        assert!(query.text.ends_with("word29 word30"), "{}", query.text);
+        assert_eq!(parse_must(&format!("{}b", "a ".repeat(40))), [words_clause(&["a"]), words_clause(&["b"])]);
     }
 
     #[test]
@@ -270,7 +348,9 @@ mod tests {
             match parse(&q) {
                 Ok(query) => {
                     assert!(!query.must.is_empty(), "{q:?}");
-                    assert!(query.must.len() + query.must_not.len() <= CLAUSES_MAX, "{q:?}");
+                    assert!(query.must.iter().filter(|clause| clause.is_text()).count() <= WORDS_MAX, "{q:?}");
+                    assert_eq!(query.must.iter().any(Clause::is_text), !query.text.is_empty(), "{q:?}");
+                    query.identity();
                 }
                 Err(error) => assert!(error.at < q.chars().count() || q.trim().is_empty(), "{q:?}: {error}"),
             }

@@ -2,12 +2,17 @@
 
 use std::net::Ipv6Addr;
 
+use super::addresses::{
+    compact_mac, compact_mac_start, compact_uuid, find_host, find_ip, strip_scheme, trim_punctuation,
+};
 use super::fields::{QueryField, find_number};
-use super::fold::{compact_mac, fold_text, tokenize_text, trim_punctuation};
-use super::{Clause, QueryError};
+use super::fold::{fold_text, fold_value, tokenize_text};
+use super::{Clause, QueryError, Tokens, Words};
 
 /// How much of a name an error repeats: enough to recognise it, but not a whole pasted text.
 const ECHO_CHARACTERS_MAX: usize = 32;
+/// What mail programs write before the subject of an answer or of a forwarded mail, which says nothing.
+const REPLY_MARKS: [&str; 8] = ["re", "fw", "fwd", "aw", "wg", "sv", "antw", "tr"];
 
 /// The unread rest of a query, and how many characters come before it.
 pub struct QueryReader<'a> {
@@ -39,47 +44,49 @@ impl<'a> QueryReader<'a> {
 
     /// The next clause; `None` if it is punctuation alone.
     pub fn read_clause(&mut self) -> Result<Option<Clause>, QueryError> {
-        let at = self.at;
-        if let Some(text) = self.read_quoted()? {
-            let tokens = token_texts(text);
-            let clause = (!tokens.is_empty()).then_some(Clause::Phrase(tokens));
-            return clause
-                .map(Some)
-                .ok_or_else(|| QueryError::new(at, "Between these quotes nothing can be searched for."));
+        if let Some(text) = self.read_quoted() {
+            let tokens = tokens_of(text);
+            return Ok((!tokens.folded.is_empty()).then_some(Clause::Phrase(tokens)));
         }
         match find_field_name(self.rest) {
-            Some(name) => self.read_field(name).map(Some),
-            None => Ok(clause_from_word(self.read_enum())),
+            Some(name) => self.read_field(name),
+            None => {
+                let word = self.read_word();
+                let is_mark = word.strip_suffix(':').is_some_and(is_reply_mark) && !self.rest.trim_start().is_empty();
+                Ok(clause_from_word(word).filter(|_| !is_mark))
+            }
         }
     }
 
-    fn read_field(&mut self, name: &str) -> Result<Clause, QueryError> {
+    fn read_field(&mut self, name: &str) -> Result<Option<Clause>, QueryError> {
         let at = self.at;
         let field = QueryField::find_by_name(name).ok_or_else(|| QueryError::new(at, describe_unknown_field(name)))?;
         self.take_bytes(name.len() + 1);
-        let value_at = self.at;
-        let written = match self.read_quoted()? {
+        let at = self.at;
+        let written = match self.read_quoted() {
             Some(text) => text,
-            None => self.read_enum(),
+            None => self.read_word(),
         };
-        // A missing value has no position, so the error points to the name.
-        let at = if written.is_empty() { at } else { value_at };
+        if fold_value(written).is_empty() {
+            return Ok(clause_from_word(name));
+        }
         let value = field.normalize_value(written).map_err(|detail| QueryError::new(at, detail))?;
-        Ok(Clause::Field { field, value })
+        Ok(Some(Clause::Field { field, value }))
     }
 
-    /// The quoted text, if a quote is next. Any kind of quote closes any other: keyboards and text processors mix them.
-    fn read_quoted(&mut self) -> Result<Option<&'a str>, QueryError> {
-        let Some(inside) = self.rest.strip_prefix(is_quote) else { return Ok(None) };
-        let end = inside.find(is_quote).ok_or_else(|| QueryError::new(self.at, "This quote is not closed."))?;
+    /// The quoted text, if a quote is next. Any kind of quote closes any other: keyboards and text processors mix them. A
+    /// quote that nothing closes is skipped.
+    fn read_quoted(&mut self) -> Option<&'a str> {
+        let inside = self.rest.strip_prefix(is_quote)?;
         self.take_bytes(self.rest.len() - inside.len());
+        let end = inside.find(is_quote)?;
         let text = self.take_bytes(end);
         let closing_bytes = self.rest.chars().next().map_or(0, char::len_utf8);
         self.take_bytes(closing_bytes);
-        Ok(Some(text))
+        Some(text)
     }
 
-    fn read_enum(&mut self) -> &'a str {
+    fn read_word(&mut self) -> &'a str {
         self.take_bytes(word_at_start(self.rest).len())
     }
 
@@ -100,17 +107,37 @@ fn word_at_start(text: &str) -> &str {
     text.split(char::is_whitespace).next().unwrap_or_default()
 }
 
-/// The name of a field, known or unknown: ASCII letters and `_` before a colon. After anything else (`12:30`, `web01:443`)
-/// a colon is text; so it is in a URL, after a drive letter, and in an address whose first group happens to be letters.
+/// The name of a field, known or unknown: ASCII letters and `_`, directly before a colon and a value. Anything else is text:
+/// `error: 5` and `C:` without a value, `12:30` and `web01:443` with a digit in the name, URLs, paths (`C:\Temp`, `HKLM:\x`),
+/// `std::string`, addresses, and, if there is no field of this name, a port or a line (`localhost:8080`).
 fn find_field_name(rest: &str) -> Option<&str> {
     let end = rest.find(|c: char| !c.is_ascii_alphabetic() && c != '_')?;
     let (name, after) = rest.split_at(end);
-    let value = after.strip_prefix(':').filter(|_| !name.is_empty())?;
-    let is_url = value.starts_with("//");
-    let is_path = name.len() == 1 && value.starts_with(['\\', '/']);
-    // A quoted value may be long and would be scanned again for every field name; no address has a quote.
-    let is_text = is_url || is_path || !value.starts_with(is_quote) && is_address(word_at_start(rest));
+    // No field has a name of one letter, but every drive has.
+    let value = after.strip_prefix(':').filter(|_| name.len() > 1)?;
+    let first = value.chars().next().filter(|c| !c.is_whitespace())?;
+    let is_known = QueryField::find_by_name(name).is_some();
+    let is_text = match first {
+        ':' => true,
+        '/' => !is_known || value.starts_with("//"),
+        // A quoted value may be long and would be scanned again for every field name; no address has a quote.
+        first if is_quote(first) => false,
+        _ if is_address(word_at_start(rest)) => true,
+        first => {
+            let is_prefix =
+                || is_reply_mark(name) || strip_scheme(word_at_start(rest)).len() < word_at_start(rest).len();
+            !is_known && (!first.is_alphanumeric() || is_prefix() || is_port(word_at_start(value)))
+        }
+    };
     (!is_text).then_some(name)
+}
+
+fn is_reply_mark(text: &str) -> bool {
+    REPLY_MARKS.iter().any(|mark| mark.eq_ignore_ascii_case(text))
+}
+
+fn is_port(value: &str) -> bool {
+    trim_punctuation(value).bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether a word is an IPv6 address, or a hardware address, or the beginning of either: two or more colons with at most
@@ -140,56 +167,101 @@ fn clause_from_word(word: &str) -> Option<Clause> {
     if let Some(number) = bare.strip_prefix('#').and_then(find_number) {
         return Some(Clause::Number(number));
     }
-    let tokens = token_texts(&folded);
-    let number = match tokens.as_slice() {
+    let tokens = tokens_of(strip_scheme(strip_reply_mark(word)));
+    let number = match tokens.folded.as_slice() {
         [] => return None,
         [token] => find_number(token),
         _ => None,
     };
-    let mac = compact_mac(trim_punctuation(&folded));
-    Some(Clause::Words { tokens, number, mac })
+    let address = trim_punctuation(&folded);
+    Some(Clause::Words(Words {
+        tokens,
+        number,
+        mac: compact_mac(address).or_else(|| compact_mac_start(address)),
+        ip: find_ip(&folded),
+        uuid: compact_uuid(address),
+        host: find_host(&folded).map(str::to_owned),
+    }))
 }
 
-fn token_texts(text: &str) -> Vec<String> {
-    tokenize_text(text).into_iter().map(|token| token.text).collect()
+fn strip_reply_mark(word: &str) -> &str {
+    let marked = word.split_once(':').filter(|(mark, rest)| is_reply_mark(mark) && !rest.is_empty());
+    marked.map_or(word, |(_, rest)| rest)
+}
+
+fn tokens_of(text: &str) -> Tokens {
+    let tokens = tokenize_text(text);
+    let has_umlauts = tokens.iter().any(|token| token.transcribed.is_some());
+    let transcribed = has_umlauts.then(|| {
+        let spelling = |token: &super::fold::TextToken| token.transcribed.clone().unwrap_or_else(|| token.text.clone());
+        tokens.iter().map(spelling).collect()
+    });
+    Tokens { folded: tokens.into_iter().map(|token| token.text).collect(), transcribed }
 }
 
 #[cfg(test)]
+#[expect(clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
 
-    fn mac(tokens: &[&str], digits: &str) -> Clause {
-        words_or(tokens, Some(digits))
-    }
-
-    fn words(tokens: &[&str]) -> Clause {
-        words_or(tokens, None)
-    }
-
-    fn words_or(tokens: &[&str], mac: Option<&str>) -> Clause {
-        let tokens = tokens.iter().map(|&token| token.to_owned()).collect();
-        Clause::Words { tokens, number: None, mac: mac.map(str::to_owned) }
+    fn read_words(q: &str) -> Words {
+        let mut reader = QueryReader { rest: q, at: 0 };
+        let Ok(Some(Clause::Words(words))) = reader.read_clause() else { panic!("{q} is not words") };
+        assert_eq!((reader.rest, reader.at), ("", q.chars().count()), "{q}");
+        words
     }
 
     #[test]
     fn a_colon_does_not_always_make_a_field() {
         for (q, expected) in [
-            ("ad:be:ef:00:11:22", mac(&["ad", "be", "ef", "00", "11", "22"], "adbeef001122")),
-            ("(ADBE.EF00.1122)", mac(&["adbe", "ef00", "1122"], "adbeef001122")),
-            ("adbeef001122", mac(&["adbeef001122"], "adbeef001122")),
-            ("ad:be:ef", words(&["ad", "be", "ef"])),
-            ("dead:beef::1", words(&["dead", "beef", "1"])),
-            ("dead:beef::/32,", words(&["dead", "beef", "32"])),
-            ("dead::10.0.0.5", words(&["dead", "10", "0", "0", "5"])),
-            ("fe80::1%eth0", words(&["fe80", "1", "eth0"])),
-            ("12:30", words(&["12", "30"])),
-            ("https://host/x", words(&["https", "host", "x"])),
-            ("C:\\Temp", words(&["c", "temp"])),
-            ("web01:443", words(&["web01", "443"])),
+            ("ad:be:ef:00:11:22", "ad be ef 00 11 22"),
+            ("(ADBE.EF00.1122)", "adbe ef00 1122"),
+            ("adbeef001122", "adbeef001122"),
+            ("ad:be:ef", "ad be ef"),
+            ("dead:beef::1", "dead beef 1"),
+            ("dead:beef::/32,", "dead beef 32"),
+            ("dead::10.0.0.5", "dead 10 0 0 5"),
+            ("fe80::1%eth0", "fe80 1 eth0"),
+            ("12:30", "12 30"),
+            ("https://host/x", "host x"),
+            ("(ftp://host", "host"),
+            ("file://", "file"),
+            ("C:\\Temp", "c temp"),
+            ("C:", "c"),
+            ("C:drive", "c drive"),
+            ("error:", "error"),
+            ("os:", "os"),
+            ("os:\"\"", "os"),
+            ("HKLM:\\Software", "hklm software"),
+            ("std::string", "std string"),
+            ("web01:443", "web01 443"),
+            ("localhost:8080,", "localhost 8080"),
+            ("mailto:anna@acme.test", "anna acme test"),
+            ("AW:Rechnung", "rechnung"),
+            ("RE:", "re"),
+            ("x:(null)", "x null"),
+            ("exception:[null]", "exception null"),
         ] {
-            let mut reader = QueryReader { rest: q, at: 0 };
-            assert_eq!(reader.read_clause(), Ok(Some(expected)), "{q}");
-            assert_eq!((reader.rest, reader.at), ("", q.chars().count()), "{q}");
+            assert_eq!(read_words(q).tokens.folded.join(" "), expected, "{q}");
         }
+    }
+
+    #[test]
+    fn a_word_knows_what_else_it_may_be() {
+        for (q, mac) in [
+            ("ad:be:ef:00:11:22", Some("adbeef001122")),
+            ("(ADBE.EF00.1122)", Some("adbeef001122")),
+            ("ad-be-ef", Some("adbeef")),
+            ("adbe.ef", Some("adbeef")),
+            ("printer", None),
+        ] {
+            assert_eq!(read_words(q).mac.as_deref(), mac, "{q}");
+        }
+        assert_eq!(read_words("10.0.0.5:443").ip.as_deref(), Some("10.0.0.5"));
+        assert_eq!(read_words("https://Web-01.acme.test/x").host.as_deref(), Some("web-01.acme.test"));
+        assert!(read_words("{4c4c4544-0030-5710-8054-b7c04f4d3732}").uuid.is_some());
+        let transcribed = read_words("Müller-Lüdenscheidt").tokens.transcribed;
+        assert_eq!(transcribed, Some(vec!["mueller".to_owned(), "luedenscheidt".to_owned()]));
+        assert_eq!(read_words("Muller").tokens.transcribed, None);
     }
 }

@@ -29,7 +29,7 @@ pub const INVALID_QUERY: Code = Code::new(
     400,
     "invalid_query",
     "The search cannot be understood",
-    "A field is not known or has no value, a quotation mark is not closed, or there is nothing to look for. The detail says where.",
+    "A field is not known or cannot have the value, or there is nothing to look for. The detail says where.",
     "At character 1: There is no field `colour`.",
 );
 
@@ -67,7 +67,8 @@ pub struct SearchHit {
     pub subtitle: String,
     #[schema(required)]
     pub organization_id: Option<String>,
-    /// How well the words match: more is better. Among equals what is live comes first, then what is newer.
+    /// How well the query matches: more is better. Among equals what is live comes first, then devices, people and
+    /// organizations, then what is newer.
     pub score: u64,
     /// Where the words were found, at most three; none for what was asked by `field:value`.
     pub highlights: Vec<Highlight>,

@@ -43,7 +43,8 @@ pub struct SearchQuery {
 impl FromParams for SearchQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
         let q = "What to look for: words that must all match, exactly, as a prefix or with a typo (two from 8 \
-                 letters); `\"words in a row\"`; `-word` to exclude; `field:value`, compared as a whole.";
+                 letters); `\"words in a row\"`; `-word` to exclude; `field:value`, compared as a whole. Pasted text is \
+                 searched as words.";
         let types = "Only these, as a comma list.";
         Ok(SearchQuery {
             q: params.take_parsed(QueryParam::new("q", q).with_length(1, Q_CHARS_MAX).required(), parse_q)?,
@@ -106,9 +107,10 @@ impl IntoResponses for SearchPage {
 
 /// Search
 ///
-/// Finds devices, people, organizations, tickets, workflows and software, best first: exact words before prefixes before
-/// typos; names before other text; active records before finished ones. Only what you may read is found and counted.
-/// Changes are found within a second.
+/// Finds devices, people, organizations, tickets, workflows and software, best first: what the query is the whole name, number
+/// or address of; then devices, people and organizations that begin with it; then exact words before prefixes before typos,
+/// names before other text, active records before finished ones. Words match written together or apart, with accents or
+/// without, and umlauts also transcribed. Only what you may read is found and counted. Changes are found within a second.
 #[utoipa::path(get, path = PATH, tag = "Search and reporting", operation_id = "search", params(QueryString<SearchQuery>))]
 pub async fn search_records(caller: Access<Searching>, query: QueryString<SearchQuery>) -> Result<SearchPage> {
     let SearchQuery { q, types, page } = query.parse()?;

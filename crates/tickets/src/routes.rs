@@ -1,7 +1,7 @@
 //! `/api/psa/tickets`
 
 use axum::response::{IntoResponse, Response};
-use feature_kit::{INVALID_TRANSITION, IdOrNone, Q_CHARS_MAX, Q_WORDS_MAX, QUERY_TOO_BROAD, registry, word_set};
+use feature_kit::{INVALID_TRANSITION, IdOrNone, Q_CHARS_MAX, QUERY_TOO_BROAD, parse_stored_q, registry};
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, Label, Result};
 use kernel::http::{
@@ -101,16 +101,8 @@ fn parse_filter(params: &mut Params) -> Result<Filter> {
         number: params.take_numbers(numbers)?,
         created_since: params.take_time(QueryParam::new("created_since", "Created at this moment or later."))?,
         updated_since: params.take_time(QueryParam::new("updated_since", updated))?,
-        words: params.take_parsed(q, parse_q)?.unwrap_or_default(),
+        words: params.take_parsed(q, parse_stored_q)?.unwrap_or_default(),
     })
-}
-
-fn parse_q(text: &str) -> Result<Vec<String>, String> {
-    let words = word_set(text);
-    if text.chars().count() > Q_CHARS_MAX || words.is_empty() || words.len() > Q_WORDS_MAX {
-        return Err(format!("must be 1 to {Q_WORDS_MAX} words in at most {Q_CHARS_MAX} characters"));
-    }
-    Ok(words.into_iter().collect())
 }
 
 /// The answer to GET: one ticket, or a page of tickets, comments or changes.

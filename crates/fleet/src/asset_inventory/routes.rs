@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
 use feature_kit::IdOrNone;
-use feature_kit::{Q_CHARS_MAX, parse_q};
+use feature_kit::{Q_CHARS_MAX, parse_stored_q};
 use kernel::auth::Scope;
 use kernel::base::{Code, Error, Label, Result};
 use kernel::http::{
@@ -190,7 +190,9 @@ fn take_filter(params: &mut Params) -> Result<Filter> {
         needs_reboot: params.take_parsed(reboot, parse_flag)?,
         warranty: params.take_enums(any("warranty", "Any of these, as a comma list."))?,
         possible_duplicate: params.take_parsed(duplicate, parse_flag)?,
-        words: params.take_parsed(QueryParam::new("q", q).with_length(1, Q_CHARS_MAX), parse_q)?.unwrap_or_default(),
+        words: params
+            .take_parsed(QueryParam::new("q", q).with_length(1, Q_CHARS_MAX), parse_stored_q)?
+            .unwrap_or_default(),
         updated_since: params.take_time(QueryParam::new("updated_since", updated))?,
     })
 }

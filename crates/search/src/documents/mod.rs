@@ -11,6 +11,8 @@ use std::fmt::Write as _;
 use kernel::base::{StringEnum, TenantId, Timestamp};
 
 use fleet::asset_inventory::find::SoftwareFilter;
+use search_language::fold::tokenize_text;
+use search_language::spellings::name_keys;
 use search_language::{Q_CHARS_MAX, QueryField};
 
 /// How much text of one record is indexed: all that people write about one, and little enough for a writer to hold
@@ -32,11 +34,18 @@ kernel::string_enum! {
 
 pub const KIND_COUNT: usize = DocumentKind::ALL.len();
 
+/// Machines, people and customers: what people type the names of. Among equals they rank before what mentions them.
+pub const NAMED_KINDS: [DocumentKind; 3] = [DocumentKind::Device, DocumentKind::User, DocumentKind::Organization];
+
 /// A set of kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindSet(u8);
 
 impl KindSet {
+    pub fn all() -> Self {
+        DocumentKind::ALL.iter().copied().collect()
+    }
+
     pub fn has_kind(self, kind: DocumentKind) -> bool {
         self.0 & 1 << kind.index() != 0
     }
@@ -124,6 +133,10 @@ pub struct SearchDocument {
     pub bodies: Vec<(&'static str, String)>,
     /// The values that `field:value` compares, from [`QueryField::normalize_value`]. The assignee of a ticket is a user id.
     pub exact: Vec<(QueryField, String)>,
+    /// The keys of what the record is called as a whole, from [`name_keys`]: a query that is one of them means this record.
+    pub identities: Vec<String>,
+    /// The letters and digits of the serial number, by whose end a device is found.
+    pub serial: Option<String>,
     /// Not done, not gone, not disabled. Live documents rank before others.
     pub is_live: bool,
     /// When the record last changed.
@@ -144,6 +157,8 @@ impl SearchDocument {
             names: Vec::new(),
             bodies: Vec::new(),
             exact: Vec::new(),
+            identities: Vec::new(),
+            serial: None,
             is_live: true,
             changed_at: at,
             url: kind.record_url(id),
@@ -177,12 +192,36 @@ impl SearchDocument {
         }
     }
 
+    /// Adds what the record is called.
+    fn add_identity(&mut self, name: Option<&str>) {
+        for key in non_blank(name).map(name_keys).unwrap_or_default() {
+            self.add_key(key);
+        }
+    }
+
+    /// Adds an identifier, whose parts people also write together if they are numbers.
+    fn add_identifier(&mut self, identifier: Option<&str>) {
+        self.add_identity(identifier);
+        self.add_key(compact_identifier(identifier));
+    }
+
+    fn add_key(&mut self, key: String) {
+        if !key.is_empty() && key.len() <= EXACT_BYTES_MAX && !self.identities.contains(&key) {
+            self.identities.push(key);
+        }
+    }
+
     /// As much of the text as the document may still have.
     fn bound_text(&self, text: Option<&str>) -> Option<String> {
         let used: usize = self.names.iter().chain(&self.bodies).map(|(_, text)| text.len()).sum();
         let text = truncate_text(non_blank(text)?, TEXT_BYTES_MAX.saturating_sub(used));
         non_blank(Some(text)).map(str::to_owned)
     }
+}
+
+/// The letters and digits of an identifier.
+fn compact_identifier(identifier: Option<&str>) -> String {
+    tokenize_text(identifier.unwrap_or_default()).into_iter().map(|token| token.text).collect()
 }
 
 /// The trimmed text; `None` if it is blank.
@@ -259,6 +298,19 @@ mod tests {
         }
         document.add_exact(QueryField::Number, Some("none"));
         assert_eq!(document.exact, [(QueryField::Type, "software".to_owned()), (QueryField::Tag, "red".to_owned())]);
+    }
+
+    #[test]
+    fn a_name_is_known_by_its_letters_and_an_identifier_by_its_digits_alone_as_well() {
+        let mut document = document();
+        for name in [None, Some(" "), Some("&"), Some("WEB-01"), Some("web 01"), Some("10.0.0.5"), Some("Müller")] {
+            document.add_identity(name);
+        }
+        document.add_identifier(Some("1234-5678"));
+        document.add_identity(Some(&"x".repeat(EXACT_BYTES_MAX * 20)));
+        let expected = ["web01", "10.0.0.5", "muller", "mueller", "1234.5678", "12345678"];
+        assert_eq!(document.identities[..expected.len()], expected);
+        assert!(document.identities.iter().all(|key| key.len() <= EXACT_BYTES_MAX));
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use fleet::devices::{self, Nic};
 use kernel::base::{StringEnum, TenantId, Timestamp};
 use search_language::QueryField;
-use search_language::fold::{compact_mac, fold_value};
+use search_language::addresses::compact_mac;
+use search_language::fold::fold_value;
 use serde_json::{Map, Value};
 use tickets::{self, Priority};
 
-use super::{DocumentKind, SearchDocument, non_blank, truncate_text};
+use super::{DocumentKind, SearchDocument, compact_identifier, non_blank, truncate_text};
 
 /// The most hardware addresses, and IP addresses, of one device: a host of many containers has hundreds, which nobody
 /// searches for.
@@ -37,6 +38,7 @@ pub struct IndexedDevice {
     pub model: Option<String>,
     pub serial_number: Option<String>,
     pub asset_tag: Option<String>,
+    pub uuid: Option<String>,
     pub primary_ip: Option<String>,
     pub primary_mac: Option<String>,
     pub last_logged_user: Option<String>,
@@ -68,6 +70,7 @@ impl IndexedDevice {
         document.add_body("manufacturer", self.manufacturer.as_deref());
         document.add_body("os", self.os_with_version().as_deref());
         document.add_body("last_logged_user", self.last_logged_user.as_deref());
+        document.add_body("uuid", self.uuid.as_deref());
         document.add_exact(QueryField::Status, Some(&self.status));
         // Both what people call the system and its full name match.
         document.add_exact(QueryField::Os, Some(&self.platform));
@@ -82,6 +85,13 @@ impl IndexedDevice {
         document.add_exact(QueryField::Model, self.model.as_deref());
         add_tags(&mut document, &self.tags);
         self.add_addresses(&mut document);
+        for name in [host, self.hostname.as_deref(), self.display_name.as_deref()] {
+            document.add_identity(name);
+        }
+        for identifier in [&self.serial_number, &self.asset_tag, &self.uuid] {
+            document.add_identifier(identifier.as_deref());
+        }
+        document.serial = Some(compact_identifier(self.serial_number.as_deref())).filter(|serial| !serial.is_empty());
         document
     }
 
@@ -182,6 +192,7 @@ impl IndexedTicket {
         document.add_exact(QueryField::Assignee, self.assignee_id.as_deref());
         document.add_exact(QueryField::Number, Some(&number));
         add_tags(&mut document, &self.tags);
+        document.add_identifier(self.external_id.as_deref());
         for text in self.custom_fields.values().filter_map(Value::as_str).take(CUSTOM_FIELDS_MAX) {
             document.add_body("custom_fields", Some(text));
         }
@@ -212,6 +223,8 @@ impl IndexedUser {
         // `assignee:` finds the user by name or e-mail address, and then tickets by the user's id.
         document.add_exact(QueryField::Assignee, Some(&self.name));
         document.add_exact(QueryField::Assignee, Some(&self.email));
+        document.add_identity(Some(&self.name));
+        document.add_identity(Some(&self.email));
         document
     }
 }
@@ -244,6 +257,10 @@ impl IndexedOrganization {
         add_tags(&mut document, &self.tags);
         document.add_exact(QueryField::Org, Some(&self.name));
         document.add_exact(QueryField::Org, Some(&self.slug));
+        for name in [&self.name, &self.slug].into_iter().chain(&self.domains) {
+            document.add_identity(Some(name));
+        }
+        document.add_identifier(self.external_id.as_deref());
         document
     }
 }
@@ -269,6 +286,7 @@ impl IndexedWorkflow {
         document.set_heading(&self.name, &join_parts(&[Some(status), self.describe_trigger().as_deref()]));
         document.is_live = self.is_enabled;
         document.add_name("name", Some(&self.name));
+        document.add_identity(Some(&self.name));
         document.add_exact(QueryField::Status, Some(status));
         document
     }
@@ -298,6 +316,7 @@ impl IndexedSoftware {
         document.is_live = false;
         document.set_heading(&self.label, "");
         document.add_name("name", Some(&self.label));
+        document.add_identity(Some(&self.label));
         document
     }
 }

@@ -21,8 +21,8 @@ kernel::columns! {
         tenant_id = "d.tenant_id", id = "d.id", hostname = "d.hostname", display_name = "d.display_name",
         r#type = "d.type", platform = "d.platform", os_name = "d.os_name", os_version = "d.os_version",
         status = "d.status", organization_id = "d.organization_id", manufacturer = "d.manufacturer", model = "d.model",
-        serial_number = "d.serial_number", asset_tag = "d.asset_tag", primary_ip = "d.primary_ip",
-        primary_mac = "d.primary_mac", last_logged_user = "d.last_logged_user", tags = "d.tags",
+        serial_number = "d.serial_number", asset_tag = "d.asset_tag", uuid = "d.uuid",
+        primary_ip = "d.primary_ip", primary_mac = "d.primary_mac", last_logged_user = "d.last_logged_user", tags = "d.tags",
         deleted_at = "d.deleted_at", updated_at = "d.updated_at",
         nics = "(SELECT p.nics FROM device_parts p WHERE p.tenant_id = d.tenant_id AND p.number = d.number)",
     }
@@ -257,6 +257,7 @@ impl FromRow for IndexedDevice {
             model: row.get(AT.model)?,
             serial_number: row.get(AT.serial_number)?,
             asset_tag: row.get(AT.asset_tag)?,
+            uuid: row.get(AT.uuid)?,
             primary_ip: row.get(AT.primary_ip)?,
             primary_mac: row.get(AT.primary_mac)?,
             last_logged_user: row.get(AT.last_logged_user)?,

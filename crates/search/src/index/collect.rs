@@ -12,12 +12,14 @@ use tantivy::index::SegmentId;
 use tantivy::query::{EnableScoring, Query, Scorer};
 use tantivy::{DocAddress, DocSet, Score, Searcher, SegmentReader, TERMINATED};
 
-use super::super::documents::{DocumentKind, KIND_COUNT, KindSet};
+use super::super::documents::{DocumentKind, KIND_COUNT, KindSet, NAMED_KINDS};
 use super::budget::SearchBudget;
+use super::schema::split_rank;
 
 /// The position of a result in the ranking, and of the end of a page. The score has the points of the words in its upper
-/// 16 bits, and below them whether the document is live and how new it is. The tie decides between equals, smaller first.
-/// All of it comes from the document, so an unchanged document has the same position in every commit.
+/// 20 bits, and below them whether the document is live, whether its kind has names, and how new it is. The tie decides
+/// between equals, smaller first. All of it comes from the document, so an unchanged document has the same position in every
+/// commit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ResultPosition {
     pub score: u64,
@@ -27,7 +29,7 @@ pub struct ResultPosition {
 impl ResultPosition {
     /// The points for how well the words match.
     pub fn points(self) -> u64 {
-        self.score >> 48
+        self.score >> RANK_BITS
     }
 }
 
@@ -43,8 +45,19 @@ impl CursorKey for ResultPosition {
     }
 }
 
+/// The bits of the score below the points.
+const RANK_BITS: u32 = 44;
 /// More points do not fit into the score.
-const POINTS_MAX: u64 = 0xffff;
+const POINTS_MAX: u64 = 0xf_ffff;
+/// The bits of the time of the last change, in milliseconds: more than a century.
+const TIME_BITS: u32 = 42;
+
+/// The score of a document: see [`ResultPosition`].
+fn compose_score(points: u64, kind: DocumentKind, rank: u64) -> u64 {
+    let (is_live, at) = split_rank(rank);
+    let rank = u64::from(is_live) << 1 | u64::from(NAMED_KINDS.contains(&kind));
+    points.min(POINTS_MAX) << RANK_BITS | rank << TIME_BITS | at.min((1 << TIME_BITS) - 1)
+}
 
 #[derive(Clone, Debug)]
 pub struct RankedDocument {
@@ -163,8 +176,7 @@ impl PageCollector {
             *count += 1;
         }
         #[expect(clippy::cast_possible_truncation, reason = "points are small whole numbers")]
-        let points = (points as u64).min(POINTS_MAX);
-        let score = points << 48 | columns.rank.get_val(doc);
+        let score = compose_score(points as u64, kind, columns.rank.get_val(doc));
         if self.after.is_some_and(|after| score > after.score) {
             return;
         }
@@ -192,5 +204,29 @@ impl PageCollector {
         let ranked = self.best.into_sorted_vec().into_iter().take(self.limit);
         let hits = ranked.map(|Reverse((position, address))| RankedDocument { position, address }).collect();
         RankedPage { hits, counts: self.counts, has_more }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_decide_first_then_what_is_live_then_names_then_time() {
+        let live = 1 << 47;
+        let ascending = [
+            compose_score(1, DocumentKind::Ticket, 7),
+            compose_score(1, DocumentKind::Ticket, (1 << 47) - 1),
+            compose_score(1, DocumentKind::Device, 7),
+            compose_score(1, DocumentKind::Software, live),
+            compose_score(1, DocumentKind::Ticket, live | 7),
+            compose_score(1, DocumentKind::User, live | 5),
+            compose_score(1, DocumentKind::User, live | 6),
+            compose_score(2, DocumentKind::Ticket, 0),
+            compose_score(POINTS_MAX, DocumentKind::Ticket, 0),
+        ];
+        assert!(ascending.is_sorted_by(|one, next| one < next), "{ascending:?}");
+        let position = ResultPosition { score: compose_score(80, DocumentKind::User, live), tie: Reverse((0, 0)) };
+        assert_eq!(position.points(), 80);
     }
 }

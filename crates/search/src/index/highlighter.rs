@@ -1,13 +1,15 @@
 //! Marks the words of a query in the texts of a hit: single words wherever they match, phrases where all their words are
-//! adjacent.
+//! adjacent, both in every spelling that is found.
 
 use std::cell::OnceCell;
 use std::cmp::Reverse;
 
 use levenshtein_automata::DFA;
+use search_language::fold::TextToken;
 use search_language::highlight::render_snippet;
+use search_language::spellings::{join_words, spell_out};
 use search_language::typos::{allowed_typos, starts_may_have_typos};
-use search_language::{Clause, ParsedQuery};
+use search_language::{Clause, ParsedQuery, Words};
 
 use super::super::Highlight;
 use super::words::{edit_distance, typo_automaton};
@@ -18,18 +20,22 @@ const SNIPPET_CHARS_MAX: usize = 160;
 /// How much text is scanned for one answer, some ten milliseconds in all. Two hundred hits with a page of text each have
 /// less. Beyond it long texts are skipped, so that the names of further hits are still marked.
 const TEXT_BYTES_MAX: usize = 1 << 20;
+/// The field that is also found by its end, and the shortest end.
+const SERIAL_FIELD: &str = "serial_number";
+const SERIAL_END_CHARS_MIN: usize = 4;
 
 /// Finds the words of a query in texts.
 pub struct Highlighter {
-    matchers: Vec<PhraseMatcher>,
+    matchers: Vec<ClauseMatcher>,
     /// How much more text may be scanned.
     remaining_bytes: usize,
 }
 
 impl Highlighter {
     pub fn for_query(query: &ParsedQuery) -> Self {
+        let texts: Vec<&Clause> = query.must.iter().filter(|clause| clause.is_text()).collect();
         Highlighter {
-            matchers: query.must.iter().filter_map(PhraseMatcher::from_clause).collect(),
+            matchers: (0..texts.len()).filter_map(|at| ClauseMatcher::from_clause(&texts, at)).collect(),
             remaining_bytes: TEXT_BYTES_MAX,
         }
     }
@@ -45,7 +51,7 @@ impl Highlighter {
             }
             let Some(left_bytes) = self.remaining_bytes.checked_sub(text.len()) else { continue };
             self.remaining_bytes = left_bytes;
-            self.matchers.iter_mut().for_each(PhraseMatcher::restart);
+            self.matchers.iter_mut().for_each(|matcher| matcher.restart(field));
             if let Some(snippet) = render_snippet(text, |token| self.take_token(token), SNIPPET_CHARS_MAX) {
                 let rows = self.matchers.iter().filter(|row| row.is_found).count();
                 with_all += usize::from(rows == self.matchers.len());
@@ -57,12 +63,117 @@ impl Highlighter {
     }
 
     /// Takes the next token of a text. Returns how many tokens match together and end with it.
-    fn take_token(&mut self, token: &str) -> usize {
+    fn take_token(&mut self, token: &TextToken) -> usize {
         self.matchers.iter_mut().map(|row| row.take_token(token)).max().unwrap_or_default()
     }
 }
 
-/// The words of one clause, and how many of them the text has matched so far.
+/// The spellings of one clause.
+struct ClauseMatcher {
+    phrases: Vec<PhraseMatcher>,
+    apart: Vec<ApartMatcher>,
+    /// The end of a serial number, and whether the text is one.
+    serial_end: Option<String>,
+    is_serial: bool,
+    /// Whether the text has one of the spellings.
+    is_found: bool,
+}
+
+impl ClauseMatcher {
+    fn from_clause(texts: &[&Clause], at: usize) -> Option<Self> {
+        match texts.get(at)? {
+            Clause::Words(words) => Some(Self::for_words(words, join_neighbours(texts, at))),
+            Clause::Phrase(tokens) => {
+                let phrases = tokens.spellings().filter_map(|tokens| PhraseMatcher::new(tokens, LastMatch::Whole));
+                let phrases = phrases.collect();
+                let (apart, serial_end) = (Vec::new(), None);
+                Some(ClauseMatcher { phrases, apart, serial_end, is_serial: false, is_found: false })
+            }
+            Clause::Number(_) | Clause::Field { .. } => None,
+        }
+    }
+
+    fn for_words(words: &Words, with_neighbours: Vec<String>) -> Self {
+        let (mut spellings, mut apart): (Vec<Vec<String>>, Vec<ApartMatcher>) = (Vec::new(), Vec::new());
+        spellings.extend(words.tokens.transcribed.clone());
+        for spelling in words.tokens.spellings() {
+            let tokens: Vec<&str> = spelling.iter().map(String::as_str).collect();
+            spellings.extend(join_words(&tokens).map(|joined| vec![joined]));
+            if let [word] = tokens.as_slice() {
+                spellings.extend(spell_out(word));
+                apart.push(ApartMatcher { word: (*word).to_owned(), reached: Vec::new() });
+            }
+        }
+        spellings.extend(with_neighbours.into_iter().map(|joined| vec![joined]));
+        let serial_end = words.tokens.folded.concat();
+        // Only the word as it was typed may have typos.
+        let typed = PhraseMatcher::new(&words.tokens.folded, LastMatch::Typos);
+        let others = spellings.iter().filter_map(|tokens| PhraseMatcher::new(tokens, LastMatch::Prefix));
+        ClauseMatcher {
+            phrases: typed.into_iter().chain(others).collect(),
+            apart,
+            serial_end: Some(serial_end).filter(|end| end.len() >= SERIAL_END_CHARS_MIN),
+            is_serial: false,
+            is_found: false,
+        }
+    }
+
+    /// Resets the match before another text.
+    fn restart(&mut self, field: &str) {
+        self.phrases.iter_mut().for_each(|phrase| phrase.matched = 0);
+        self.apart.iter_mut().for_each(|apart| apart.reached.clear());
+        (self.is_serial, self.is_found) = (field == SERIAL_FIELD, false);
+    }
+
+    /// Takes the next token of a text. Returns how many tokens match together and end with it.
+    fn take_token(&mut self, token: &TextToken) -> usize {
+        let phrases = self.phrases.iter_mut().map(|phrase| phrase.take_token(token));
+        let apart = self.apart.iter_mut().map(|apart| apart.take_token(token));
+        let serial_end = self.serial_end.as_ref().filter(|_| self.is_serial);
+        let is_serial_end = serial_end.is_some_and(|end| token.text.ends_with(end.as_str()));
+        let matched = phrases.chain(apart).max().unwrap_or_default().max(usize::from(is_serial_end));
+        self.is_found |= matched > 0;
+        matched
+    }
+}
+
+/// The word of a clause joined with the one before it, and with the one after it.
+fn join_neighbours(texts: &[&Clause], at: usize) -> Vec<String> {
+    let find_word = |at: usize| match texts.get(at)? {
+        Clause::Words(words) if words.tokens.folded.len() == 1 => words.tokens.folded.first().map(String::as_str),
+        _ => None,
+    };
+    let join = |first: usize| join_words(&[find_word(first)?, find_word(first + 1)?]);
+    at.checked_sub(1).and_then(join).into_iter().chain(join(at)).collect()
+}
+
+/// A word that a text may have as several words in a row.
+struct ApartMatcher {
+    word: String,
+    /// How many bytes of the word the last tokens have matched, and how many tokens these are.
+    reached: Vec<(usize, usize)>,
+}
+
+impl ApartMatcher {
+    fn take_token(&mut self, token: &TextToken) -> usize {
+        let mut ended = 0;
+        let mut reached = Vec::new();
+        for (at, tokens) in self.reached.drain(..).chain([(0, 0)]) {
+            let Some(rest) = self.word.get(at..) else { continue };
+            for text in std::iter::once(&token.text).chain(&token.transcribed) {
+                if tokens > 0 && text.starts_with(rest) {
+                    ended = ended.max(tokens + 1);
+                } else if rest.len() > text.len() && rest.starts_with(text.as_str()) {
+                    reached.push((at + text.len(), tokens + 1));
+                }
+            }
+        }
+        self.reached = reached;
+        ended
+    }
+}
+
+/// The words of one spelling, and how many of them the text has matched so far.
 struct PhraseMatcher {
     /// All words but the last, which match exactly.
     leading: Vec<String>,
@@ -72,39 +183,23 @@ struct PhraseMatcher {
     /// How many of the leading words the text ends with so far.
     matched: usize,
     last: LastWord,
-    /// Whether the text has the whole phrase.
-    is_found: bool,
 }
 
 impl PhraseMatcher {
-    fn from_clause(clause: &Clause) -> Option<Self> {
-        let (tokens, is_whole) = match clause {
-            Clause::Words { tokens, .. } => (tokens, false),
-            Clause::Phrase(tokens) => (tokens, true),
-            Clause::Number(_) | Clause::Field { .. } => return None,
-        };
+    fn new(tokens: &[String], last_match: LastMatch) -> Option<Self> {
         let (last, leading) = tokens.split_last()?;
-        let typos = if leading.is_empty() && !is_whole { TypoMatcher::for_word(last) } else { None };
-        let last = LastWord { word: last.clone(), is_whole, typos };
-        Some(PhraseMatcher {
-            leading: leading.to_vec(),
-            failures: failure_table(leading),
-            matched: 0,
-            last,
-            is_found: false,
-        })
-    }
-
-    /// Resets the match before another text.
-    fn restart(&mut self) {
-        (self.matched, self.is_found) = (0, false);
+        let may_have_typos = leading.is_empty() && last_match == LastMatch::Typos;
+        let typos = if may_have_typos { TypoMatcher::for_word(last) } else { None };
+        let last = LastWord { word: last.clone(), is_whole: last_match == LastMatch::Whole, typos };
+        Some(PhraseMatcher { leading: leading.to_vec(), failures: failure_table(leading), matched: 0, last })
     }
 
     /// Takes the next token of a text. Returns the length of the phrase if it ends with this token, else 0.
-    fn take_token(&mut self, token: &str) -> usize {
-        let is_end = self.matched == self.leading.len() && self.last.matches_token(token);
-        self.matched = advance_match(&self.leading, &self.failures, self.matched, token);
-        self.is_found |= is_end;
+    fn take_token(&mut self, token: &TextToken) -> usize {
+        let spellings = || std::iter::once(&token.text).chain(&token.transcribed);
+        let is_end = self.matched == self.leading.len() && spellings().any(|text| self.last.matches_token(text));
+        let advance = |text: &String| advance_match(&self.leading, &self.failures, self.matched, text);
+        self.matched = spellings().map(advance).max().unwrap_or_default();
         if is_end { self.leading.len() + 1 } else { 0 }
     }
 }
@@ -128,6 +223,15 @@ fn failure_table(words: &[String]) -> Vec<usize> {
         failures.push(next);
     }
     failures
+}
+
+/// How the last word of a phrase matches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LastMatch {
+    Whole,
+    Prefix,
+    /// As a prefix, or with typos if it is the only word.
+    Typos,
 }
 
 /// The last or only word of a phrase.
@@ -196,6 +300,14 @@ mod tests {
             ("10.0.0.5", "10.0.0.0.5, 10.0.0.50", "10.0.0.0.5, <em>10</em>.<em>0</em>.<em>0</em>.<em>50</em>"),
             ("floor -printer", "printer floor", "printer <em>floor</em>"),
             ("\"the vpn\" gate", "the gate, the vpn", "the <em>gate</em>, <em>the</em> <em>vpn</em>"),
+            ("web01", "on WEB-01", "on <em>WEB</em>-<em>01</em>"),
+            ("srvdc01", "SRV-DC-01 SRV", "<em>SRV</em>-<em>DC</em>-<em>01</em> SRV"),
+            ("web-01", "web01, 01", "<em>web01</em>, 01"),
+            ("blue screen", "a bluescreen", "a <em>bluescreen</em>"),
+            ("bluescreen", "a blue screens", "a <em>blue</em> <em>screens</em>"),
+            ("win11", "Windows 11", "<em>Windows</em> <em>11</em>"),
+            ("muenchen", "in München", "in <em>München</em>"),
+            ("\"münchen\"", "in Muenchen", "in <em>Muenchen</em>"),
         ] {
             assert_eq!(highlight_snippets(&mut highlighter_for(q), &[text]), [snippet], "{q}");
         }
@@ -275,9 +387,19 @@ mod tests {
     }
 
     #[test]
+    fn a_serial_number_is_marked_by_its_end() {
+        let mut highlighter = highlighter_for("bc9z");
+        let texts = [("hostname", "xbc9z"), ("serial_number", "PF3ABC9Z")];
+        let found = highlighter.highlight_texts(&texts.map(|(field, text)| (field.to_owned(), text.to_owned())));
+        let snippets: Vec<&str> = found.iter().map(|one| one.snippet.as_str()).collect();
+        assert_eq!(snippets, ["<em>PF3ABC9Z</em>"]);
+    }
+
+    #[test]
     fn what_finds_typos_is_made_for_the_first_text() {
-        let is_made =
-            |highlighter: &Highlighter| highlighter.matchers[0].last.typos.as_ref().unwrap().automaton.get().is_some();
+        let is_made = |highlighter: &Highlighter| {
+            highlighter.matchers[0].phrases[0].last.typos.as_ref().unwrap().automaton.get().is_some()
+        };
         let mut highlighter = highlighter_for("pirnter");
         assert!(!is_made(&highlighter));
         highlight_snippets(&mut highlighter, &["printer"]);

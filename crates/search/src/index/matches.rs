@@ -19,6 +19,10 @@ impl SegmentMatches {
         SegmentMatches { list: Vec::new(), table: None, max_doc }
     }
 
+    pub fn max_doc(&self) -> u32 {
+        self.max_doc
+    }
+
     /// Adds all documents of a term. The reader is reused for the next term of the same column: it holds two blocks of 128
     /// numbers.
     pub fn add_term_documents(
@@ -64,7 +68,7 @@ impl SegmentMatches {
     }
 
     /// A scorer over the documents, with their points multiplied by `times`.
-    pub fn into_scorer(self, times: u8) -> Box<dyn Scorer> {
+    pub fn into_scorer(self, times: impl Into<Score>) -> Box<dyn Scorer> {
         let matches = self.into_sorted();
         if matches.is_empty() {
             return Box::new(EmptyScorer);
@@ -171,10 +175,10 @@ mod tests {
     fn a_walk_goes_to_the_end_and_stays_there() {
         let mut matches = SegmentMatches::new(100);
         matches.add_documents(&[2, 5, 50], 60);
-        let mut scorer = matches.into_scorer(3);
+        let mut scorer = matches.into_scorer(3_u8);
         assert_eq!((scorer.doc(), scorer.score().to_bits()), (2, 180_f32.to_bits()));
         assert_eq!((scorer.seek(2), scorer.seek(3), scorer.advance(), scorer.advance()), (2, 5, 50, TERMINATED));
         assert_eq!((scorer.advance(), scorer.seek(TERMINATED), scorer.doc()), (TERMINATED, TERMINATED, TERMINATED));
-        assert_eq!(SegmentMatches::new(100).into_scorer(1).doc(), TERMINATED);
+        assert_eq!(SegmentMatches::new(100).into_scorer(1_u8).doc(), TERMINATED);
     }
 }

@@ -8,6 +8,9 @@ mod collect;
 mod files;
 mod highlighter;
 mod matches;
+#[cfg(test)]
+mod model_tests;
+mod names;
 mod phrases;
 mod query;
 mod schema;
@@ -26,7 +29,7 @@ use super::documents::{DocumentKind, KIND_COUNT, KindSet};
 use budget::SearchBudget;
 use collect::IndexSnapshot;
 use highlighter::Highlighter;
-use query::QueryBuilder;
+use query::{QueryBuilder, ShortWords, has_short_words};
 use schema::{StoredDocument, TermOwner};
 use writer::OpenIndex;
 
@@ -129,16 +132,30 @@ impl ServingIndex {
         self.current_snapshot().searcher.num_docs()
     }
 
-    /// The best hits of a tenant. `None` if the query exceeds its budget.
+    /// The best hits of a tenant. `None` if the query exceeds its budget. Before that, short words among others match whole
+    /// words only: a pasted text has many of them, and its other words say what is meant.
     pub fn search(&self, request: &IndexQuery) -> Result<Option<SearchResults>> {
         let snapshot = self.current_snapshot();
+        match self.search_snapshot(&snapshot, request, ShortWords::Prefixes)? {
+            None if has_short_words(&request.query) => self.search_snapshot(&snapshot, request, ShortWords::Whole),
+            results => Ok(results),
+        }
+    }
+
+    fn search_snapshot(
+        &self,
+        snapshot: &IndexSnapshot,
+        request: &IndexQuery,
+        short_words: ShortWords,
+    ) -> Result<Option<SearchResults>> {
         let builder = QueryBuilder {
             fields: &self.open_index.fields,
             searcher: &snapshot.searcher,
             owners: request.term_owners(),
+            short_words,
             budget: SearchBudget::new(),
         };
-        let resolve_names = |clause: &Clause| self.resolve_names(&snapshot, &builder, request.tenant, clause);
+        let resolve_names = |clause: &Clause| self.resolve_names(snapshot, &builder, request.tenant, clause);
         let query = builder.build_query(&request.query, resolve_names)?;
         if builder.budget.is_exhausted() {
             return Ok(None);
@@ -151,7 +168,7 @@ impl ServingIndex {
         let mut highlighter = Highlighter::for_query(&request.query);
         let mut hits = Vec::with_capacity(page.hits.len());
         for ranked in &page.hits {
-            let stored = self.load_stored(&snapshot, request.tenant, ranked.address)?;
+            let stored = self.load_stored(snapshot, request.tenant, ranked.address)?;
             hits.push(IndexHit::from_stored(ranked.position, stored, &mut highlighter)?);
         }
         Ok(Some(SearchResults { hits, counts: page.counts, has_more: page.has_more }))

@@ -31,6 +31,8 @@ pub struct PhraseQuery {
     owners: Arc<[TermOwner]>,
     tokens: Arc<[String]>,
     last: PhraseEnd,
+    /// How many words of the query the phrase stands for.
+    words: u8,
     budget: Arc<SearchBudget>,
 }
 
@@ -52,15 +54,10 @@ impl Weight for PhraseQuery {
         for (field, whole, start) in self.columns {
             let index = reader.inverted_index(field)?;
             for owner in self.owners.iter() {
-                let rows = self.match_phrases(&index, owner, reader.max_doc())?;
-                for (end, points) in [(PhraseEnd::Whole, whole), (PhraseEnd::Prefix, start)] {
-                    let ended = rows.all.iter().filter(|row| row.end == Some(end));
-                    matches.add_documents(&ended.map(|row| row.doc).collect::<Vec<_>>(), points);
-                }
+                self.add_matches(&index, owner, [whole, start], reader.max_doc(), &mut matches)?;
             }
         }
-        let words = u8::try_from(self.tokens.len()).unwrap_or(u8::MAX);
-        Ok(matches.into_scorer(words.min(points::WORDS_MAX)))
+        Ok(matches.into_scorer(self.words))
     }
 
     fn explain(&self, _: &SegmentReader, _: DocId) -> tantivy::Result<Explanation> {
@@ -110,10 +107,16 @@ impl PhraseQuery {
                 (fields.body, points::EXACT_BODY, points::PREFIX_BODY),
             ],
             owners: owners.clone(),
+            words: u8::try_from(tokens.len()).unwrap_or(u8::MAX).min(points::WORDS_MAX),
             tokens: tokens.into(),
             last,
             budget: budget.clone(),
         }
+    }
+
+    /// What one word of the query stands for.
+    pub fn for_word(self) -> Self {
+        PhraseQuery { words: 1, ..self }
     }
 
     /// Extra points for words that match anyway and are adjacent as they were typed.
@@ -126,6 +129,24 @@ impl PhraseQuery {
         let (name, body) = (points::BESIDE_NAME, points::BESIDE_BODY);
         let columns = [(fields.name, name, name), (fields.body, body, body)];
         PhraseQuery { columns, ..PhraseQuery::new(fields, owners, tokens, PhraseEnd::Prefix, budget) }
+    }
+
+    /// Adds the documents of one column and owner in a segment, with the points of phrases that end with a whole word, and of
+    /// those that end with a prefix.
+    pub fn add_matches(
+        &self,
+        index: &InvertedIndexReader,
+        owner: &TermOwner,
+        [whole, start]: [u8; 2],
+        max_doc: u32,
+        into: &mut SegmentMatches,
+    ) -> tantivy::Result<()> {
+        let rows = self.match_phrases(index, owner, max_doc)?;
+        for (end, points) in [(PhraseEnd::Whole, whole), (PhraseEnd::Prefix, start)] {
+            let ended = rows.all.iter().filter(|row| row.end == Some(end));
+            into.add_documents(&ended.map(|row| row.doc).collect::<Vec<_>>(), points);
+        }
+        Ok(())
     }
 
     /// The candidates of one column and owner in a segment, with the end of those that match.

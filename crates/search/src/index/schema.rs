@@ -5,8 +5,8 @@
 //! its caller may not see: there is no filter that could be forgotten.
 
 use kernel::base::{StringEnum, TenantId, sha256};
-use search_language::QueryField;
-use search_language::fold::{fold_text, tokenize_text};
+use search_language::fold::fold_text;
+use search_language::spellings::{PlacedWord, placed_parts, placed_words};
 use serde::{Deserialize, Serialize};
 use tantivy::schema::{Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
@@ -15,11 +15,13 @@ use tantivy::{Index, IndexSettings, TantivyDocument, Term};
 use super::super::documents::{DocumentKind, KindSet, SearchDocument};
 
 /// The version of this format and of text folding. It is part of every commit: an index with another number is rebuilt.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 const TOKENIZER: &str = "owner";
 /// Comes before every token. Texts have no control characters, and tokens are only letters and digits.
 const NEXT: char = '\x1f';
+/// Comes before a token at the position of the one before it: another spelling of the same word.
+const SAME: char = '\x1d';
 /// A position between two fields of a document, so that no phrase runs from one into the next.
 const GAP: char = '\x1e';
 
@@ -50,6 +52,11 @@ impl TermOwner {
     /// The key of a token in the dictionary.
     pub fn token_key(&self, token: &str) -> Vec<u8> {
         [self.as_bytes(), token.as_bytes()].concat()
+    }
+
+    /// The key that all exact values with a beginning have in common.
+    pub fn exact_key(&self, name: &str, start: &str) -> Vec<u8> {
+        self.token_key(&exact_text(name, start))
     }
 
     /// A term of this tenant and kind. This is the only place that makes terms.
@@ -157,12 +164,10 @@ pub fn build_entry(fields: &IndexFields, document: &SearchDocument) -> TantivyDo
     entry.add_text(fields.key, [owner.0.as_str(), &NEXT.to_string(), &document.id].concat());
     for (field, texts) in [(fields.name, &document.names), (fields.body, &document.bodies)] {
         let mut tokens = owner.0.clone();
-        for (_, text) in texts {
+        for (name, text) in texts {
             tokens.push(GAP);
-            for token in tokenize_text(text) {
-                tokens.push(NEXT);
-                tokens.push_str(&token.text);
-            }
+            let words = if ADDRESSES.contains(name) { placed_parts(text) } else { placed_words(text) };
+            push_words(&mut tokens, &words);
         }
         entry.add_text(field, tokens);
     }
@@ -196,31 +201,45 @@ pub fn build_entry(fields: &IndexFields, document: &SearchDocument) -> TantivyDo
     entry
 }
 
+/// Fields with addresses and the like. They have exact terms in every notation, so their parts need not be joined.
+const ADDRESSES: [&str; 4] = ["primary_ip", "primary_mac", "nics", "uuid"];
+
+fn push_words(tokens: &mut String, words: &[PlacedWord]) {
+    let mut position = None;
+    for word in words {
+        tokens.push(if position == Some(word.position) { SAME } else { NEXT });
+        tokens.push_str(&word.text);
+        position = Some(word.position);
+    }
+}
+
 /// Names of exact terms that are no fields of the query language.
 pub const ORGANIZATION_ID: &str = "organization_id";
-/// The words of a host's full name: a query with all of them means that host.
-pub const HOST_WORDS: &str = "host_words";
-
-/// Joins words to one exact value.
-pub fn join_words(words: impl IntoIterator<Item = String>) -> String {
-    words.into_iter().collect::<Vec<_>>().join(" ")
-}
+/// What a record is called as a whole.
+pub const IDENTITY: &str = "is";
+/// The serial number backwards: a value begins with what the number ends with.
+pub const SERIAL_END: &str = "serial_end";
 
 fn exact_terms(document: &SearchDocument) -> Vec<(&'static str, String)> {
     let mut terms: Vec<(&'static str, String)> =
         document.exact.iter().map(|(field, value)| (field.name(), value.clone())).collect();
     terms.extend(document.organization_id.iter().map(|id| (ORGANIZATION_ID, id.clone())));
-    let hosts = document.exact.iter().filter(|(field, _)| *field == QueryField::Host);
-    terms.extend(
-        hosts.map(|(_, host)| (HOST_WORDS, join_words(tokenize_text(host).into_iter().map(|token| token.text)))),
-    );
+    terms.extend(document.identities.iter().map(|key| (IDENTITY, key.clone())));
+    terms.extend(document.serial.iter().map(|serial| (SERIAL_END, serial.chars().rev().collect())));
     terms
 }
 
 /// The order among documents that match equally well: live before others, then newer before older. It has 48 bits.
 fn document_rank(document: &SearchDocument) -> u64 {
     let at = u64::try_from(document.changed_at.as_millis()).unwrap_or_default();
-    u64::from(document.is_live) << 47 | at.min((1 << 47) - 1)
+    u64::from(document.is_live) << LIVE_BIT | at.min((1 << LIVE_BIT) - 1)
+}
+
+const LIVE_BIT: u32 = 47;
+
+/// Whether a document is live, and when it changed.
+pub fn split_rank(rank: u64) -> (bool, u64) {
+    (rank >> LIVE_BIT & 1 == 1, rank & ((1 << LIVE_BIT) - 1))
 }
 
 /// The order among documents with equal ranks: the first letters of the title, then an arbitrary but stable hash.
@@ -234,7 +253,7 @@ fn tie_breaker(document: &SearchDocument) -> (u64, u64) {
     (number(fold_text(&document.title).as_bytes()), number(&sha256(key.as_bytes())))
 }
 
-/// Splits a text of [`build_entry`]: the owner, then tokens, each after [`NEXT`]. Emits every token prefixed with the owner.
+/// Splits a text of [`build_entry`]: the owner, then tokens, each after [`NEXT`] or [`SAME`]. Emits every token prefixed with the owner.
 #[derive(Clone, Default)]
 struct OwnerTokenizer {
     token: Token,
@@ -262,12 +281,12 @@ impl TokenStream for OwnerTokens<'_> {
             let mut chars = self.rest.chars();
             let Some(separator) = chars.next() else { return false };
             let rest = chars.as_str();
-            let end = rest.find([NEXT, GAP]).unwrap_or(rest.len());
+            let end = rest.find([NEXT, SAME, GAP]).unwrap_or(rest.len());
             let (text, rest) = rest.split_at(end);
             self.rest = rest;
             // `reset` leaves `usize::MAX`, so the first token is at position 0.
-            self.token.position = self.token.position.wrapping_add(1);
-            if separator == NEXT {
+            self.token.position = self.token.position.wrapping_add(usize::from(separator != SAME));
+            if separator != GAP {
                 self.token.text.clear();
                 self.token.text.push_str(self.prefix);
                 self.token.text.push_str(text);

@@ -6,15 +6,16 @@
 use std::sync::{Arc, OnceLock};
 
 use levenshtein_automata::{DFA, Distance, LevenshteinAutomatonBuilder, SINK_STATE};
+use search_language::spellings::split_word;
 use search_language::typos::starts_may_have_typos;
 use tantivy::postings::{BlockSegmentPostings, TermInfo};
 use tantivy::query::{EnableScoring, Explanation, Query, Scorer, Weight};
-use tantivy::schema::Field;
 use tantivy::{DocId, InvertedIndexReader, Score, SegmentReader, TantivyError};
 use tantivy_fst::Automaton;
 
 use super::budget::SearchBudget;
 use super::matches::SegmentMatches;
+use super::phrases::{PhraseEnd, PhraseQuery};
 use super::schema::{IndexFields, OWNER_LEN, TermOwner};
 
 /// How a word of the query matches a token, and the loosest match that a query accepts.
@@ -27,7 +28,7 @@ pub enum MatchMode {
 }
 
 /// Points for one word: exact before prefix before typo, and within each the name before the body. They are small integers:
-/// sums stay exact, and are the upper 16 bits of the score in a `ResultPosition`.
+/// sums stay exact, and are the upper 20 bits of the score in a `ResultPosition`.
 pub mod points {
     pub const EXACT_NAME: u8 = 80;
     pub const EXACT_BODY: u8 = 60;
@@ -38,8 +39,14 @@ pub mod points {
     /// For each of several words that are adjacent as they were typed. They decide between equals.
     pub const BESIDE_NAME: u8 = 5;
     pub const BESIDE_BODY: u8 = 3;
-    /// The most words of one phrase that count, so that the sum over all clauses fits into 16 bits.
+    /// For the end of a serial number, as people read it from a label: more than other text, less than a name.
+    pub const SERIAL_END: u8 = 64;
+    /// The most words of one phrase that count, so that the sum over all clauses stays below the following.
     pub const WORDS_MAX: u8 = 48;
+    /// For a machine, person or customer whose name begins with the query: more than all words together.
+    pub const NAME_START: u32 = 1 << 16;
+    /// For a record that the query is the whole name of: more than anything else.
+    pub const IDENTITY: u32 = 1 << 18;
 }
 
 fn match_points(mode: MatchMode, is_name: bool) -> u8 {
@@ -70,6 +77,8 @@ struct OwnerAutomaton<'a> {
     typos: Option<&'a DFA>,
     /// Whether a token also matches by its beginning with typos.
     is_start_enough: bool,
+    /// A bit for each length of the word's beginnings that are accepted as well: the word may be two words in a row.
+    first_parts: u64,
     /// Once it is exhausted, nothing more matches.
     budget: &'a SearchBudget,
 }
@@ -127,6 +136,14 @@ impl OwnerAutomaton<'_> {
     fn has_prefix(&self, walk: &WordState) -> bool {
         walk.prefix_len == Some(self.word.len())
     }
+
+    fn is_first_part(&self, walk: &WordState) -> bool {
+        walk.prefix_len.is_some_and(|len| has_bit(self.first_parts, len))
+    }
+}
+
+fn has_bit(bits: u64, at: usize) -> bool {
+    at < 64 && bits >> at & 1 == 1
 }
 
 impl Automaton for OwnerAutomaton<'_> {
@@ -137,7 +154,8 @@ impl Automaton for OwnerAutomaton<'_> {
     }
 
     fn is_match(&self, state: &AutomatonState) -> bool {
-        matches!(state, AutomatonState::Word(walk) if self.has_prefix(walk) || walk.best != NO_MATCH)
+        let AutomatonState::Word(walk) = state else { return false };
+        self.has_prefix(walk) || walk.best != NO_MATCH || self.is_first_part(walk)
     }
 
     fn can_match(&self, state: &AutomatonState) -> bool {
@@ -188,15 +206,19 @@ pub fn prefix_end(start: &[u8]) -> Vec<u8> {
     end
 }
 
-/// A query for one word: its matching tokens are looked up in each segment, and the best one counts.
+/// A query for one word: its matching tokens are looked up in each segment, and the best one counts. Unless it must match
+/// exactly, it may also be two words in a row that were typed without the space.
 #[derive(Clone)]
 pub struct WordQuery {
-    name: Field,
-    body: Field,
+    fields: IndexFields,
     owners: Arc<[TermOwner]>,
     word: Arc<str>,
     mode: MatchMode,
     typo: Option<Arc<DFA>>,
+    /// See [`OwnerAutomaton::first_parts`].
+    first_parts: u64,
+    /// How many words of the query it stands for.
+    words: u8,
     budget: Arc<SearchBudget>,
 }
 
@@ -218,15 +240,23 @@ impl WordQuery {
             MatchMode::Typo(edits) => Some(Arc::new(typo_automaton(word, edits))),
             MatchMode::Exact | MatchMode::Prefix => None,
         };
+        let first_parts = split_word(word).iter().fold(0, |bits, split| bits | 1 << split.first.len());
         WordQuery {
-            name: fields.name,
-            body: fields.body,
+            fields: *fields,
             owners: owners.clone(),
             word: word.into(),
             mode,
             typo,
+            first_parts,
+            words: 1,
             budget: budget.clone(),
         }
+    }
+
+    /// Several words of the query that are written together. They are not split again.
+    pub fn for_words(self, words: usize) -> Self {
+        let words = u8::try_from(words).unwrap_or(u8::MAX).min(points::WORDS_MAX);
+        WordQuery { words, first_parts: 0, ..self }
     }
 
     /// Adds the documents of the owners' matching tokens in one column.
@@ -237,13 +267,13 @@ impl WordQuery {
         into: &mut SegmentMatches,
     ) -> tantivy::Result<()> {
         let mut postings = None;
-        let mut take = |info: &TermInfo, mode| {
+        let mut take = |info: &TermInfo, mode, into: &mut SegmentMatches| {
             self.add_token_documents(index, info, match_points(mode, is_name), into, &mut postings)
         };
         if self.mode == MatchMode::Exact {
             for owner in self.owners.iter() {
                 if let Some(info) = index.terms().get(owner.token_key(&self.word))?
-                    && !take(&info, MatchMode::Exact)?
+                    && !take(&info, MatchMode::Exact, into)?
                 {
                     break;
                 }
@@ -251,11 +281,15 @@ impl WordQuery {
             return Ok(());
         }
         let (word, is_start_enough) = (self.word.as_bytes(), starts_may_have_typos(&self.word));
-        let (owners, typos) = (&*self.owners, self.typo.as_deref());
-        let automaton = OwnerAutomaton { owners, word, typos, is_start_enough, budget: &self.budget };
+        let (owners, typos, first_parts) = (&*self.owners, self.typo.as_deref(), self.first_parts);
+        let automaton = OwnerAutomaton { owners, word, typos, is_start_enough, first_parts, budget: &self.budget };
         let mut stream = index.terms().search(&automaton).into_stream()?;
+        let mut parts: Vec<(Vec<u8>, usize)> = Vec::new();
         while let Some((key, info)) = stream.next() {
-            let token = key.get(OWNER_LEN..).unwrap_or_default();
+            let (owner, token) = key.split_at_checked(OWNER_LEN).unwrap_or_default();
+            if has_bit(first_parts, token.len()) && word.starts_with(token) {
+                parts.push((owner.to_vec(), token.len()));
+            }
             let mode = match token.strip_prefix(word) {
                 Some(b"") => MatchMode::Exact,
                 Some(_) => MatchMode::Prefix,
@@ -264,11 +298,38 @@ impl WordQuery {
                     None => continue,
                 },
             };
-            if !take(info, mode)? {
-                break;
+            if !take(info, mode, into)? {
+                return Ok(());
             }
         }
+        for (owner, first_len) in parts {
+            self.add_split_documents(index, &owner, first_len, is_name, into)?;
+        }
         Ok(())
+    }
+
+    /// Adds the documents of an owner that have the word as two words, the first of this length.
+    fn add_split_documents(
+        &self,
+        index: &InvertedIndexReader,
+        owner: &[u8],
+        first_len: usize,
+        is_name: bool,
+        into: &mut SegmentMatches,
+    ) -> tantivy::Result<()> {
+        let Some(owner) = self.owners.iter().find(|one| one.as_bytes() == owner) else { return Ok(()) };
+        let splits = split_word(&self.word);
+        let Some(split) = splits.iter().find(|split| split.first.len() == first_len) else { return Ok(()) };
+        let last = if split.is_prefix { PhraseEnd::Prefix } else { PhraseEnd::Whole };
+        let tokens = [split.first, split.second].map(str::to_owned);
+        let phrase = PhraseQuery::new(&self.fields, &self.owners, &tokens, last, &self.budget);
+        // Two words of letters may be in a row by chance.
+        let modes = if split.is_at_number {
+            [MatchMode::Exact, MatchMode::Prefix]
+        } else {
+            [MatchMode::Prefix, MatchMode::Typo(1)]
+        };
+        phrase.add_matches(index, owner, modes.map(|mode| match_points(mode, is_name)), into.max_doc(), into)
     }
 
     /// Adds the documents of one token. False if that exceeds the budget.
@@ -297,10 +358,10 @@ impl Query for WordQuery {
 impl Weight for WordQuery {
     fn scorer(&self, reader: &SegmentReader, _: Score) -> tantivy::Result<Box<dyn Scorer>> {
         let mut matches = SegmentMatches::new(reader.max_doc());
-        for field in [self.name, self.body] {
-            self.collect_matches(&*reader.inverted_index(field)?, field == self.name, &mut matches)?;
+        for field in [self.fields.name, self.fields.body] {
+            self.collect_matches(&*reader.inverted_index(field)?, field == self.fields.name, &mut matches)?;
         }
-        Ok(matches.into_scorer(1))
+        Ok(matches.into_scorer(self.words))
     }
 
     fn explain(&self, _: &SegmentReader, _: DocId) -> tantivy::Result<Explanation> {
@@ -314,13 +375,16 @@ mod tests {
 
     use super::super::super::documents::DocumentKind;
     use super::*;
-    use search_language::CLAUSES_MAX;
+    use search_language::WORDS_MAX;
 
     #[test]
     fn the_points_of_all_parts_fit_their_bits() {
-        let words = usize::from(points::WORDS_MAX) * CLAUSES_MAX;
-        let most = usize::from(points::EXACT_NAME) * words + usize::from(points::BESIDE_NAME) * CLAUSES_MAX;
-        assert!(u16::try_from(most).is_ok(), "{most}");
+        let words = u32::from(points::WORDS_MAX) * u32::try_from(WORDS_MAX).unwrap_or(u32::MAX);
+        let most =
+            u32::from(points::EXACT_NAME) * words + u32::from(points::BESIDE_NAME) * u32::from(points::WORDS_MAX);
+        assert!(most < points::NAME_START, "{most}");
+        assert!(most + points::NAME_START < points::IDENTITY);
+        assert!(most + points::NAME_START + points::IDENTITY < 1 << 20);
     }
 
     #[test]
@@ -358,13 +422,21 @@ mod tests {
             word: b"printer",
             typos: Some(&typos),
             is_start_enough: true,
+            first_parts: 1 << 5,
             budget: &budget,
         };
         let walk =
             |from: AutomatonState, bytes: &[u8]| bytes.iter().fold(from, |state, byte| automaton.accept(&state, *byte));
         for owner in &owners {
             let start = walk(automaton.start(), owner.as_bytes());
-            for (token, is_found) in [("prinetr", true), ("printers", true), ("prunters", true), ("paper", false)] {
+            for (token, is_found) in [
+                ("prinetr", true),
+                ("printers", true),
+                ("prunters", true),
+                ("paper", false),
+                ("print", true),
+                ("prin", false),
+            ] {
                 assert_eq!(automaton.is_match(&walk(start, token.as_bytes())), is_found, "{token}");
             }
         }

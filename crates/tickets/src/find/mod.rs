@@ -9,7 +9,7 @@ pub mod store;
 
 use std::collections::BTreeSet;
 
-use feature_kit::{IdOrNone, NO_ID, word_set};
+use feature_kit::{IdOrNone, NO_ID, StoredWord, split_words, word_set};
 use fleet::devices::DeviceId;
 use kernel::base::{StringEnum, Timestamp, UserId};
 use people::organizations::OrganizationId;
@@ -33,8 +33,8 @@ pub struct Filter {
     pub number: Option<Vec<i64>>,
     pub created_since: Option<Timestamp>,
     pub updated_since: Option<Timestamp>,
-    /// Prefixes; each must match a word of the subject.
-    pub words: Vec<String>,
+    /// The words of `q`, each of which the subject must have.
+    pub words: Vec<StoredWord>,
 }
 
 impl Filter {
@@ -59,10 +59,16 @@ impl Filter {
             && self.has_words(&ticket.subject)
     }
 
-    /// Whether every word of the filter is a prefix of a word of the subject.
+    /// Whether every word of the filter is a prefix of a word of the subject. Its parts may be anywhere, or in a row in any
+    /// spelling.
     fn has_words(&self, subject: &str) -> bool {
-        let subject_words = if self.words.is_empty() { BTreeSet::new() } else { word_set(subject) };
-        self.words.iter().all(|start| subject_words.iter().any(|word| word.starts_with(start.as_str())))
+        if self.words.is_empty() {
+            return true;
+        }
+        let subject = [split_words(subject).collect::<Vec<_>>()];
+        let has_start = |start: &String| subject.iter().flatten().any(|word| word.starts_with(start.as_str()));
+        let has_parts = |word: &StoredWord| split_words(word.written()).all(|part| has_start(&part));
+        self.words.iter().all(|word| has_parts(word) || word.is_in_any(&subject))
     }
 
     /// The number of conditions, without the two times, which bound a walk in their own order.
@@ -78,7 +84,9 @@ impl Filter {
             self.external_id.is_some(),
             self.number.is_some(),
         ];
-        given.into_iter().filter(|given| *given).count() + self.words.len()
+        // A word of several parts is as many conditions.
+        let parts = self.words.iter().map(|word| word.rows().iter().map(Vec::len).max().unwrap_or_default());
+        given.into_iter().filter(|given| *given).count() + parts.sum::<usize>()
     }
 
     /// A filter parameter that would narrow this filter down.
@@ -112,9 +120,21 @@ impl Filter {
         sets.into_iter().flatten().collect()
     }
 
-    /// The term prefixes for each word of the filter.
+    /// Sets of term prefixes. A matching ticket has at least one term of each set: every part of a word that has no other
+    /// spelling, or else the first part of one of its rows, and the last.
     fn word_prefixes(&self) -> Vec<Vec<String>> {
-        self.words.iter().map(|word| self.terms_for_values(WORD, std::slice::from_ref(word))).collect()
+        let mut sets: Vec<Vec<String>> = Vec::new();
+        for word in &self.words {
+            match word.rows() {
+                [parts] => sets.extend(parts.iter().map(|part| vec![part.clone()])),
+                rows => sets.extend(
+                    [<[String]>::first, <[String]>::last]
+                        .map(|part| rows.iter().filter_map(|row| part(row)).cloned().collect()),
+                ),
+            }
+        }
+        sets.dedup();
+        sets.iter().map(|values| self.terms_for_values(WORD, values)).collect()
     }
 
     /// The terms of these values for live tickets, done ones or both, as the status filter needs them.

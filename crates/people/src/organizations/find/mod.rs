@@ -2,9 +2,9 @@
 
 pub mod store;
 
-use feature_kit::{is_word_prefix, split_words};
 use kernel::base::Timestamp;
 use kernel::store::ListKey;
+use search_language::text_words::{QueryWord, TextWords};
 
 use super::{Organization, OrganizationId};
 
@@ -18,8 +18,8 @@ pub struct Filter {
     pub external_id: Option<String>,
     /// The query parameter; see [`Filter::effective_archived`].
     pub archived: Option<bool>,
-    /// The words of `q`, unfolded.
-    pub words: Vec<String>,
+    /// The words of `q`.
+    pub words: Vec<QueryWord>,
     pub updated_since: Option<Timestamp>,
 }
 
@@ -47,8 +47,8 @@ impl Filter {
             return true;
         }
         let texts = [name, slug].into_iter().chain(external_id).chain(domains.iter().map(String::as_str));
-        let words_of_texts: Vec<Vec<String>> = texts.map(|text| split_words(text).collect()).collect();
-        self.words.iter().all(|word| is_word_prefix(word, &words_of_texts))
+        let words_of_texts: Vec<TextWords> = texts.map(TextWords::new).collect();
+        self.words.iter().all(|word| word.is_in_any(&words_of_texts))
     }
 }
 
@@ -60,14 +60,28 @@ mod tests {
     fn every_word_is_the_beginning_of_a_word() {
         let domains = ["globex.example".to_owned(), "shop.test".to_owned()];
         let found = |q: &str| {
-            let words = q.split_whitespace().map(str::to_owned).collect();
+            let words = q.split_whitespace().filter_map(QueryWord::parse).collect();
             let filter = Filter { words, ..Filter::default() };
             filter.has_words("Globex & Söhne", "globex-de", Some("CRM/4711"), &domains)
         };
-        for q in ["glob", "SÖH", "globex söhne", "globex-d", "4711 crm", "crm/47", "globex.ex", "shop", "test glob"] {
+        for q in [
+            "glob",
+            "SÖH",
+            "globex söhne",
+            "globex-d",
+            "4711 crm",
+            "crm/47",
+            "globex.ex",
+            "shop",
+            "test glob",
+            "globex sohne",
+            "soehne",
+            "crm4711",
+            "globexde",
+        ] {
             assert!(found(q), "{q}");
         }
-        for q in ["lobex", "globex sohne", "711", "globex-x", "example.shop", "globex nobody", "test.shop"] {
+        for q in ["lobex", "711", "globex-x", "example.shop", "globex nobody", "test.shop"] {
             assert!(!found(q), "{q}");
         }
     }

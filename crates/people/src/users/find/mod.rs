@@ -2,10 +2,10 @@
 
 pub mod store;
 
-use feature_kit::{is_word_prefix, split_words};
 use kernel::auth::Role;
 use kernel::base::{Timestamp, UserId};
 use kernel::store::ListKey;
+use search_language::text_words::{QueryWord, TextWords};
 
 use super::{User, UserStatus};
 
@@ -16,8 +16,8 @@ pub struct Filter {
     pub email: Option<String>,
     pub role: Option<Vec<Role>>,
     pub status: Option<Vec<UserStatus>>,
-    /// The words of `q`, unfolded.
-    pub words: Vec<String>,
+    /// The words of `q`.
+    pub words: Vec<QueryWord>,
     pub updated_since: Option<Timestamp>,
 }
 
@@ -43,8 +43,8 @@ impl Filter {
         if self.words.is_empty() {
             return true;
         }
-        let fields: [Vec<String>; 2] = [&user.name, &user.email].map(|text| split_words(text).collect());
-        self.words.iter().all(|word| is_word_prefix(word, &fields))
+        let fields = [&user.name, &user.email].map(|text| TextWords::new(text));
+        self.words.iter().all(|word| word.is_in_any(&fields))
     }
 }
 
@@ -58,12 +58,15 @@ mod tests {
     #[test]
     fn a_word_is_the_beginning_of_one_of_the_name_or_the_address() {
         let fields = ["Ann-Marie O'Neill", "amo@mail.acme.test"];
-        let words: [Vec<String>; 2] = fields.map(|text| split_words(text).collect());
-        for word in ["ann", "MARIE", "ann-ma", "o'n", "neill", "amo", "amo@mail", "mail.ac", "test"] {
-            assert!(is_word_prefix(word, &words), "{word}");
+        let fields = fields.map(TextWords::new);
+        let is_found = |word: &str| QueryWord::parse(word).is_some_and(|word| word.is_in_any(&fields));
+        for word in
+            ["ann", "MARIE", "ann-ma", "o'n", "neill", "amo", "amo@mail", "mail.ac", "test", "oneill", "annmarie"]
+        {
+            assert!(is_found(word), "{word}");
         }
         for word in ["nn", "marie-ann", "amo@acme", "anna", "-"] {
-            assert!(!is_word_prefix(word, &words), "{word}");
+            assert!(!is_found(word), "{word}");
         }
     }
 }

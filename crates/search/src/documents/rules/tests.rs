@@ -34,6 +34,7 @@ fn sample_device() -> IndexedDevice {
         model: some_text("PowerEdge R640"),
         serial_number: some_text("7XK2P13"),
         asset_tag: some_text(" "),
+        uuid: some_text("4C4C4544-0030-5710-8054-B7C04F4D3732"),
         primary_ip: some_text("192.0.2.10"),
         primary_mac: some_text("02:fc:00:00:00:01"),
         last_logged_user: some_text("root"),
@@ -99,6 +100,7 @@ fn a_device_is_found_by_its_names_and_addresses() {
         ("manufacturer", "Dell Inc."),
         ("os", "Debian GNU/Linux 12 12.11"),
         ("last_logged_user", "root"),
+        ("uuid", "4C4C4544-0030-5710-8054-B7C04F4D3732"),
         ("tags", "Rack 7"),
         ("nics", "FE80:0::2"),
     ];
@@ -120,6 +122,19 @@ fn a_device_is_found_by_its_names_and_addresses() {
     ] {
         assert_eq!(exact_values(&document, field), expected, "{field:?}");
     }
+}
+
+#[test]
+fn a_record_is_known_by_each_of_its_names() {
+    let uuid = "4c4c4544003057108054b7c04f4d3732";
+    let device = IndexedDevice { display_name: some_text("Till 3"), ..sample_device() }.to_document();
+    let grouped = "4c4c4544.0030.5710.8054b7c04f4d3732";
+    assert_eq!(device.identities, ["web01", "web01acmetest", "till3", "7xk2p13", grouped, uuid]);
+    assert_eq!(device.serial.as_deref(), Some("7xk2p13"));
+    assert_eq!(sample_ticket().to_document().identities, ["jira7"]);
+    let bare =
+        IndexedDevice { hostname: None, serial_number: some_text("-"), uuid: None, ..sample_device() }.to_document();
+    assert_eq!((bare.identities, bare.serial), (Vec::new(), None));
 }
 
 #[test]

@@ -18,7 +18,7 @@ over_http! {
             ("organization_id", vec!["", "x", NOTHING, "org_", "none,x", "NONE", "null"]),
             ("tag", vec!["", ",", "a,,b", "%00", &values]),
             ("software", vec!["", ",", "bash@", "bash,", &letters, &values]),
-            ("q", vec!["", "+", "---", "a+%22", &words, &letters]),
+            ("q", vec!["", "+", "---", "-+%22", &words, &letters]),
             ("updated_since", vec!["", "yesterday", "2026-01-01", "2026-01-01T00:00:00+02:00", "0"]),
             ("limit", vec!["", "0", "201", "x", "-1", "01", "1.0"]),
             ("fields", vec!["", "nonsense", "hostname,", "os.name", "Hostname", "disks", "history", "software", "tenant_id"]),

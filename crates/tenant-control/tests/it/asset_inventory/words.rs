@@ -59,12 +59,13 @@ over_http! {
         finds(&server, &acme, &[
             // The hostname, whole or in parts.
             ("q=web01", &[WEB]), ("q=WEB", &[WEB]), ("q=web01.acme.test", &[WEB]), ("q=acme", &[WEB]), ("q=te", &[WEB]),
+            ("q=web-01", &[WEB]), ("q=web-0", &[WEB]), ("q=db2", &[DB]), ("q=db-3", &[]), ("q=db3", &[]),
             ("q=db", &[DB, PRINTER]), ("q=принт", &[PRINTER]), ("q=ПРИ", &[PRINTER]),
             // The display name.
-            ("q=größe", &[DB]), ("q=GRÖ", &[DB]), ("q=daten", &[DB]), ("q=jürgen%27s", &[DB]), ("q=laserjet", &[PRINTER]),
+            ("q=größe", &[DB]), ("q=GRÖ", &[DB]), ("q=groesse", &[DB]), ("q=juergen", &[DB]), ("q=daten", &[DB]), ("q=jürgen%27s", &[DB]), ("q=laserjet", &[PRINTER]),
             ("q=4000", &[PRINTER]), ("q=400", &[PRINTER]),
             // The serial number and the model.
-            ("q=7xk2", &[WEB]), ("q=7XK2P13", &[WEB]), ("q=vm-56", &[DB]), ("q=4d+1a", &[DB]), ("q=r640", &[WEB]),
+            ("q=7xk2", &[WEB]), ("q=7XK2P13", &[WEB]), ("q=r-640", &[WEB]), ("q=laserjet4000", &[PRINTER]), ("q=vm-56", &[DB]), ("q=4d+1a", &[DB]), ("q=r640", &[WEB]),
             ("q=poweredge", &[WEB]), ("q=vm", &[DB]),
             // Several words, in any order and of several fields.
             ("q=poweredge+web", &[WEB]), ("q=web+r6+7xk", &[WEB]), ("q=daten+db", &[DB]), ("q=web+daten", &[]),

@@ -15,7 +15,7 @@ const Q_CHARS_MAX: usize = 200;
 const SEED: u64 = 20_260_115;
 
 /// What queries are made of: words of the scene, the language, and what does not belong into either.
-const PIECES: [&str; 80] = [
+const PIECES: [&str; 92] = [
     "printer",
     "print",
     "pirnter",
@@ -96,6 +96,18 @@ const PIECES: [&str; 80] = [
     "\u{1e}",
     "\u{202e}",
     "e\u{301}\u{301}",
+    "web-01",
+    "printerfloor3",
+    "müller",
+    "mueller",
+    "2p13",
+    "02fc00",
+    "win11",
+    "C:",
+    "RE:",
+    "https://web01.northwind.test/x",
+    "\\\\printer\\x",
+    "localhost:80",
 ];
 
 /// The same numbers in every run.

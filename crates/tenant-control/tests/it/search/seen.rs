@@ -124,9 +124,13 @@ over_http! {
             let description: String = (from..from + 1_000).map(word).collect();
             make(&server, &hub, &json!({"subject": "Many words", "description": description})).await;
         }
+        let pasted = called(&server, &hub, "Вопрос ж о принтере").await;
         let _indexed = Indexed::of(&server).await;
         server.get(asking("ж")).cookie(&hub.admin).await.problem("query_too_broad");
         server.get(asking("ж type:ticket")).cookie(&hub.admin).await.problem("query_too_broad");
+        // Beside other words it is a whole word, before the search is refused.
+        assert_eq!(ids(&server.search(&hub.admin, "вопрос ж о принтере").await), [id_of(&pasted)]);
+        assert_eq!(total(&server.search(&hub.admin, "вопрос ж00000").await), 0);
         for query in [format!("q={}&types=user", spelt("ж")), format!("q={}", spelt("type:user ж"))] {
             let found = server.get(format!("{SEARCH}?{query}")).cookie(&hub.admin).await.ok(200);
             assert_types(&found, &["user"], &query);

@@ -68,6 +68,11 @@ over_http! {
             ("q=hub", vec![cem, bob]),
             ("q=bob@hub", vec![bob]),
             ("q=S%C3%B6d", vec![bob]),
+            ("q=sod", vec![bob]),
+            ("q=soeder", vec![bob]),
+            ("q=oneill", vec![ann]),
+            ("q=annmarie", vec![ann]),
+            ("q=bob+-+hub", vec![bob]),
             ("q=nn", vec![]),
             ("q=hub&status=disabled", vec![cem]),
         ] {
