@@ -48,6 +48,9 @@ crate::statements! {
         ") AND EXISTS (SELECT 1 FROM lane_wakes w WHERE w.kind = $1 AND w.tenant_id = l.tenant_id AND w.key = l.key)
         ORDER BY l.tenant_id, l.key LIMIT $3"
     ];
+    /// Without a limit, because a lane has few wakes: one for each event since they were last applied. Every node applies
+    /// them each `POLL_MS`, also while outgoing traffic is held. The node that has leased the lane deletes them at its
+    /// heartbeats, and if it has died, they wait until its lease expires.
     DELETE_WAKES = "DELETE FROM lane_wakes WHERE kind = $1 AND tenant_id = $2 AND key = $3";
     DELETE_LEASED_WAKES = "DELETE FROM lane_wakes WHERE kind = $2 AND tenant_id = $1 AND key = $3 AND EXISTS
         (SELECT 1 FROM lanes l WHERE l.kind = $2 AND l.tenant_id = $1 AND l.key = $3 AND l.token = $4)";

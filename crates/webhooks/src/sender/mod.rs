@@ -20,12 +20,14 @@ mod sign;
 pub mod store;
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kernel::base::Result;
 use kernel::jobs::ServerNode;
 use kernel::jobs::dispatch::{DispatchLimits, Dispatcher, WorkKind};
-use kernel::jobs::lanes::LeasedLane;
+use kernel::jobs::lanes::{self, LeasedLane, POLL_MS};
 
 use super::WEBHOOK_LANE;
 use lane::EndpointLane;
@@ -37,25 +39,47 @@ pub use settings::SenderSettings;
 /// clone.
 #[derive(Clone)]
 pub struct WebhookSender {
+    node: ServerNode,
     dispatcher: Dispatcher<SenderContext>,
-    is_holding: bool,
 }
 
 impl WebhookSender {
     pub fn new(node: ServerNode, settings: SenderSettings) -> Self {
-        let is_holding = node.outbound.is_holding();
-        let dispatcher = Dispatcher::new(SenderContext { node, settings: Arc::new(settings) });
-        WebhookSender { dispatcher, is_holding }
+        let context = SenderContext { node: node.clone(), settings: Arc::new(settings) };
+        WebhookSender { node, dispatcher: Dispatcher::new(context) }
     }
 
     /// See [`Dispatcher::run_due`].
     pub async fn run_due(&self) -> Result<()> {
-        if self.is_holding { Ok(()) } else { self.dispatcher.run_due().await }
+        if self.is_holding() { self.apply_wakes().await } else { self.dispatcher.run_due().await }
     }
 
     /// See [`Dispatcher::run`].
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        if self.is_holding { stop.await } else { self.dispatcher.run(stop).await }
+        if self.is_holding() { self.hold_deliveries(stop).await } else { self.dispatcher.run(stop).await }
+    }
+
+    fn is_holding(&self) -> bool {
+        self.node.outbound.is_holding()
+    }
+
+    /// Sends nothing until `stop`.
+    async fn hold_deliveries(&self, stop: impl Future<Output = ()>) {
+        let mut stop = pin!(stop);
+        loop {
+            if let Err(error) = self.apply_wakes().await {
+                tracing::warn!(%error, kind = WEBHOOK_LANE, "failed to wake lanes; will retry");
+            }
+            tokio::select! {
+                () = &mut stop => return,
+                () = tokio::time::sleep(Duration::from_millis(POLL_MS.unsigned_abs())) => {}
+            }
+        }
+    }
+
+    /// Makes woken lanes due. Every event adds a wake, so they would accumulate as long as deliveries are held.
+    async fn apply_wakes(&self) -> Result<()> {
+        lanes::apply_wakes(&self.node, WEBHOOK_LANE).await
     }
 }
 

@@ -1,13 +1,40 @@
 //! A server that holds outgoing traffic sends nothing, and nothing is lost by that.
 
 use kernel::base::{DAY_MS, HOUR_MS};
+use kernel::store::Purpose;
 use serde_json::json;
 
 use super::drive::{act, counts, hook, id, look, patient, publish_many, publish_one, run, tally};
-use crate::support::over_http;
 use crate::support::receiver::{Behaviour, Receiver};
+use crate::support::{Server, over_http};
+
+async fn count_wakes(server: &Server) -> i64 {
+    let sql = "SELECT COUNT(*) FROM lane_wakes WHERE kind = 'webhook'";
+    server.app.store.system(Purpose::Cli).get_one(sql, kernel::args![]).await.expect("a count")
+}
 
 over_http! {
+    async fn wakes_do_not_accumulate_while_deliveries_are_held(setup: Setup) {
+        let mut setup = setup;
+        setup.settings.outbound.hold = true;
+        let server = patient(setup).await;
+        let acme = server.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        hook(&server, &acme, &receiver.url("/hook"), &json!({})).await;
+        hook(&server, &acme, &receiver.url("/other"), &json!({"name": "Other"})).await;
+        publish_many(&server, &acme, 3).await;
+        assert_eq!(count_wakes(&server).await, 6, "one for each event and endpoint");
+        run(&server).await;
+        assert_eq!(count_wakes(&server).await, 0);
+        publish_many(&server, &acme, 2).await;
+        // The loop of the server, stopped at once: it applies wakes before it waits.
+        server.sender.clone().run(async {}).await;
+        assert_eq!((count_wakes(&server).await, receiver.count()), (0, 0));
+        let sending = server.sending_node().await;
+        run(&sending).await;
+        assert_eq!((receiver.count_on("/hook"), receiver.count_on("/other")), (5, 5));
+    }
+
     async fn what_is_held_goes_out_after_a_start_without_holding(setup: Setup) {
         let mut setup = setup;
         setup.settings.outbound.hold = true;
