@@ -10,6 +10,12 @@ pub fn quote_word(text: &str) -> String {
     }
 }
 
+/// A flag and its value. A value that begins with `-` is tied to its flag, because it would be read as another one.
+pub fn format_flag(name: &str, value: &str) -> String {
+    let separator = if value.starts_with('-') { '=' } else { ' ' };
+    format!("{name}{separator}{}", quote_word(value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -23,5 +29,12 @@ mod tests {
         assert_eq!(quote_word("/srv/my data"), "'/srv/my data'");
         assert_eq!(quote_word("postgres://tc@db/tc?sslmode=require&x"), "'postgres://tc@db/tc?sslmode=require&x'");
         assert_eq!(quote_word(""), "''");
+    }
+
+    #[test]
+    fn a_value_is_not_read_as_a_flag() {
+        assert_eq!(format_flag("--email", "a@acme.test"), "--email a@acme.test");
+        assert_eq!(format_flag("--email", "-a@acme.test"), "--email=-a@acme.test");
+        assert_eq!(format_flag("--data-dir", "-my data"), "--data-dir='-my data'");
     }
 }

@@ -9,7 +9,7 @@ use people::users::{User, find_user};
 use super::output::Output;
 use super::store::open_store;
 use crate::config::StoreArgs;
-use crate::shell::quote_word;
+use crate::shell::format_flag;
 
 #[derive(Args)]
 pub struct CommonArgs {
@@ -37,7 +37,7 @@ impl TenantArgs {
     /// The line of an `admin` command about this tenant, for people to paste.
     pub fn command_line(&self, command: &str, flags: &[(&str, &str)]) -> String {
         let flags = [&[("--tenant", self.tenant.as_str())], flags].concat();
-        let flags: String = flags.iter().map(|(name, value)| format!(" {name} {}", quote_word(value))).collect();
+        let flags: String = flags.iter().map(|(name, value)| format!(" {}", format_flag(name, value))).collect();
         self.common.store.command_line(&format!("admin {command}{flags}"))
     }
 }

@@ -255,6 +255,9 @@ over_http! {
         let shown = unescape(&raw);
         assert!(shown.contains("<script>alert('tenant')</script>") && shown.contains("<img src=x onerror=alert(1)>"));
         assert!(shown.contains("--email '`id`&amp'\\''$x@acme.test' --json"), "a pasted command runs nothing else: {shown}");
+        let dashed = NewUser { email: "-a@acme.test".to_owned(), name: None, role: Role::Admin, platform_operator: false };
+        let page = html(&server.get(OVERVIEW).cookie(&server.session(&tenant, dashed).await).await);
+        assert!(page.contains("--tenant acme --email=-a@acme.test --json"), "{page}");
     }
 
     async fn pages_count_and_their_assets_do_not(server: Server) {

@@ -10,7 +10,7 @@ use kernel::http::{Access, Caller, DocumentOnce, RatePolicy, Rules};
 use kernel::rules;
 use people::api_keys::{EXPIRES_DAYS_DEFAULT, EXPIRES_DAYS_MAX};
 
-use crate::shell::quote_word;
+use crate::shell::format_flag;
 
 use super::library::Library;
 use super::page::{HtmlPage, REFERRER_POLICY, duration_words, minute_words};
@@ -93,7 +93,7 @@ impl Overview<'_> {
         minute_words(self.expires_at)
     }
 
-    fn email_in_shell(&self) -> String {
-        quote_word(&self.user.email)
+    fn email_flag(&self) -> String {
+        format_flag("--email", &self.user.email)
     }
 }

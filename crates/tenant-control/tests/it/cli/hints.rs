@@ -112,11 +112,16 @@ fn what_to_do_about_a_refusal_is_about_the_same_store() {
         "ingest-key list --tenant default",
     );
     listed(&["admin", "sso", "disable", "--tenant", "default"], "sso list --tenant default");
-    let who = ["--tenant", "default", "--email", "o'hara@localhost"];
-    assert_eq!(run(&[&["admin", "user", "create", "--role", "viewer"], &who[..]].concat()).code, 0);
-    assert_eq!(run(&[&["admin", "user", "delete"], &who[..]].concat()).code, 0);
-    listed(
-        &[&["admin", "session", "create"], &who[..]].concat(),
-        "user update --tenant default --email 'o'\\''hara@localhost' --status active",
-    );
+    for (email, flag) in [
+        ("--email=o'hara@localhost", "--email 'o'\\''hara@localhost'"),
+        ("--email=-dash@localhost", "--email=-dash@localhost"),
+    ] {
+        let who = ["--tenant", "default", email];
+        assert_eq!(run(&[&["admin", "user", "create", "--role", "viewer"], &who[..]].concat()).code, 0);
+        assert_eq!(run(&[&["admin", "user", "delete"], &who[..]].concat()).code, 0);
+        listed(
+            &[&["admin", "session", "create"], &who[..]].concat(),
+            &format!("user update --tenant default {flag} --status active"),
+        );
+    }
 }
