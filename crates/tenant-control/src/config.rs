@@ -247,7 +247,7 @@ impl ServeArgs {
         settings.set_feature_settings(ProviderCache::default());
         settings.set_feature_settings(HealthMonitor::default());
         settings.set_feature_settings(Library::default());
-        settings.set_feature_settings(StoreFlags(self.store.to_flags()));
+        settings.set_feature_settings(StoreFlags(self.store.to_absolute_flags()));
         settings.set_feature_settings(FeedReaders::default());
         if let Some(ms) = std::env::var(NEWS_WAIT_VARIABLE).ok().and_then(|text| text.parse().ok()) {
             settings.news_wait_max = Duration::from_millis(ms);

@@ -8,7 +8,7 @@ use kernel::store::{PostgresOptions, SqliteSynchronous, StoreOptions};
 
 use super::DATA_DIR;
 use crate::features;
-use crate::shell::quote_word;
+use crate::shell::{format_flag, quote_word};
 
 /// The database's URL.
 pub const DATABASE_VARIABLE: &str = "TENANT_CONTROL_DATABASE_URL";
@@ -72,26 +72,48 @@ impl StoreArgs {
         format!("tenant-control {command}{}", self.to_flags())
     }
 
-    /// The flags with which another command finds this store, each after a space. What the environment says needs no flag,
-    /// nor what a settings file says besides `--config`.
+    /// The flags with which another command finds this store and its secrets, each after a space. They work where this one
+    /// was started: in its folder and with its environment.
     pub fn to_flags(&self) -> String {
-        let mut flags = Vec::new();
+        let mut flags = String::new();
+        let mut push_path = |name: &str, path: &Path| {
+            flags.push(' ');
+            flags.push_str(&format_flag(name, &path.to_string_lossy()));
+        };
         if let Some(file) = &self.config {
-            flags.push(format!(" --config {}", quote_word(&file.to_string_lossy())));
+            push_path("--config", file);
         }
-        match &self.database_url {
-            None if self.data_dir == Path::new(DATA_DIR) => {}
-            None => flags.push(format!(" --data-dir {}", quote_word(&self.data_dir.to_string_lossy()))),
-            Some(url) => {
-                if !self.is_in_variable() && !self.is_in_file("database-url", url) {
-                    flags.push(format!(" --database-url {}", self.database_word()));
-                }
-                if self.allow_superuser {
-                    flags.push(" --allow-superuser".to_owned());
-                }
+        // Also beside a database: the secrets and the search index are in the folder.
+        if self.data_dir != Path::new(DATA_DIR) {
+            push_path("--data-dir", &self.data_dir);
+        }
+        if let Some(file) = &self.secrets_file {
+            push_path("--secrets-file", file);
+        }
+        if let Some(url) = &self.database_url {
+            // The password of a server with a settings file is in the file, as far as this can know.
+            let is_in_file = self.config.is_some() && has_password(url);
+            if !self.is_in_variable() && !is_in_file {
+                flags.push_str(" --database-url ");
+                flags.push_str(&self.database_word());
+            }
+            if self.allow_superuser {
+                flags.push_str(" --allow-superuser");
             }
         }
-        flags.concat()
+        flags
+    }
+
+    /// Like [`StoreArgs::to_flags`], for a command that is run in any folder.
+    pub fn to_absolute_flags(&self) -> String {
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let from_anywhere = StoreArgs {
+            data_dir: absolute(&self.data_dir),
+            secrets_file: self.secrets_file.as_ref().map(absolute),
+            config: self.config.as_ref().map(absolute),
+            ..self.clone()
+        };
+        from_anywhere.to_flags()
     }
 
     /// The database's URL as a word of a command line: the variable that holds it, or the URL itself. One with a password
@@ -109,14 +131,6 @@ impl StoreArgs {
     /// Whether the environment says which database it is.
     fn is_in_variable(&self) -> bool {
         self.database_url.is_some() && std::env::var(DATABASE_VARIABLE).ok() == self.database_url
-    }
-
-    /// Whether the settings file gives a setting this value.
-    fn is_in_file(&self, name: &str, value: &str) -> bool {
-        let read = self.config.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
-        let table: Option<toml::Table> = read.and_then(|text| text.parse().ok());
-        let has = |name: &str| table.as_ref()?.get(name)?.as_str().map(|set| set == value);
-        has(name).or_else(|| has(&name.replace('-', "_"))).unwrap_or(false)
     }
 
     pub fn secrets_path(&self) -> PathBuf {

@@ -15,8 +15,8 @@ use crate::shell::format_flag;
 use super::library::Library;
 use super::page::{HtmlPage, REFERRER_POLICY, duration_words, minute_words};
 
-/// The flags with which commands find the store of this server. They name its folders and hosts, so that only platform
-/// operators, who run the commands, see them.
+/// The flags with which commands find the store of this server, whatever folder they are run in. They name its folders and
+/// hosts, so that only platform operators, who run the commands, see them.
 #[derive(Clone, Default)]
 pub struct StoreFlags(pub String);
 

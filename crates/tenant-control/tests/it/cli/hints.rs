@@ -54,10 +54,54 @@ async fn another_link_is_made_on_the_same_database() {
     let database = fresh_database().await;
     let desk = Desk::new();
     desk.file("settings.toml", format!("database_url = \"{}\"\n", database.url));
-    assert_eq!(another_link(&desk, &["--config", "settings.toml"]), format!("{LINK} --config settings.toml"));
+    assert_eq!(
+        another_link(&desk, &["--config", "settings.toml"]),
+        format!("{LINK} --config settings.toml --database-url '{}'", database.url)
+    );
     let database = fresh_database().await;
     let line = another_link(&Desk::new(), &["--database-url", &database.url_as_superuser(), "--allow-superuser"]);
     assert!(line.ends_with(" --allow-superuser"), "{line}");
+}
+
+/// The flags of a printed line lead to the secrets as well: a command that needs them works.
+#[track_caller]
+fn finds_secrets(desk: &Desk, line: &str) {
+    let flags = line.strip_prefix(LINK).unwrap_or_else(|| panic!("{line}"));
+    let ended = paste(desk, &format!("tenant-control admin ingest-key create --tenant default{flags}"));
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{line}");
+}
+
+#[test]
+fn the_secrets_file_is_named() {
+    let desk = Desk::new();
+    let line = another_link(&desk, &["--secrets-file", "my keys.json"]);
+    assert_eq!(line, format!("{LINK} --secrets-file 'my keys.json'"));
+    finds_secrets(&desk, &line);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_folder_of_the_secrets_is_named_beside_a_database() {
+    let (desk, database) = (Desk::new(), fresh_database().await);
+    let line = another_link(&desk, &["--data-dir", "elsewhere", "--database-url", &database.url]);
+    assert_eq!(line, format!("{LINK} --data-dir elsewhere --database-url '{}'", database.url));
+    finds_secrets(&desk, &line);
+}
+
+/// Nobody knows which folder the shell of an operator is in.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_overview_shows_operators_a_line_for_any_folder() {
+    let desk = Desk::new();
+    desk.file("settings.toml", "audit_days = 500\n");
+    let process = desk.serve(&["--config", "settings.toml"]);
+    let made = desk.json(&["admin", "session", "create", "--tenant", "default", "--email", "admin@localhost"]);
+    let asked = client().get(process.url("/overview")).header("cookie", made["cookie"].as_str().unwrap());
+    let page = asked.send().await.unwrap().text().await.unwrap();
+    let begin = page.find("tenant-control admin session create").unwrap_or_else(|| panic!("{page}"));
+    let line = page[begin..].split('<').next().unwrap();
+    let [config, data] = ["settings.toml", "data"].map(|name| desk.path(name).display().to_string());
+    assert!(line.ends_with(&format!(" --json --config {config} --data-dir {data}")), "{line}");
+    let ended = paste(&Desk::new(), line);
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{line}");
 }
 
 /// A password is never printed: the line names the variable that holds it, or that is to be set.
@@ -72,6 +116,12 @@ async fn a_password_stays_in_its_variable() {
     desk.set("TENANT_CONTROL_DATABASE_URL", &url);
     assert_eq!(paste(&desk, &line).code, 0);
     desk.unset("TENANT_CONTROL_DATABASE_URL");
+    let other = fresh_database().await;
+    let beside = Desk::new();
+    let in_file = other.url.replacen("tc_test@", "tc_test:hunter2@", 1);
+    beside.file("settings.toml", format!("database_url = \"{in_file}\"\n"));
+    let line = another_link(&beside, &["--config", "settings.toml"]);
+    assert_eq!(line, format!("{LINK} --config settings.toml"), "a settings file holds its own");
     let backup = desk.run(&["backup", "--to", "backup.dump", "--database-url", &url]);
     assert!(backup.stdout.ends_with(" --file=backup.dump \"$TENANT_CONTROL_DATABASE_URL\"\n"), "{}", backup.stdout);
     assert!(backup.stderr.contains("hint: set TENANT_CONTROL_DATABASE_URL"), "{}", backup.stderr);
