@@ -215,7 +215,9 @@ pub async fn run(command: SsoCommand) -> Result<()> {
             let (store, tenant, db) = open_tenant(&of).await?;
             let domain_record = sso::find_domain(&db, &domain).await?;
             let domain_record = domain_record.ok_or_else(|| {
-                let add = of.command_line("sso add", &[("--domain", &domain)]);
+                let placeholders =
+                    [("--name", "NAME"), ("--issuer", "URL"), ("--client-id", "ID"), ("--client-secret-file", "PATH")];
+                let add = of.command_line("sso add", &[&[("--domain", domain.as_str())][..], &placeholders].concat());
                 Error::internal(format!("{} has no provider for {domain}; `{add}` sets one up", tenant.slug))
             })?;
             if domain_record.verified_at.is_none() && !operator_word {

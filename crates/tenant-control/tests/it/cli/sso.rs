@@ -59,6 +59,25 @@ async fn a_provider_is_changed_in_place() {
 }
 
 #[test]
+fn a_domain_without_a_provider_is_refused_with_the_line_that_sets_one_up() {
+    let desk = Desk::new();
+    acme(&desk);
+    desk.file("secret", "first\n");
+    let refused = desk.run(&["admin", "sso", "verify-domain", "--tenant", "acme", "--domain", "acme.test"]);
+    assert_eq!(refused.code, 1);
+    let add = "tenant-control admin sso add --tenant acme --domain acme.test --name NAME --issuer URL --client-id ID \
+               --client-secret-file PATH";
+    let wanted = format!("acme has no provider for acme.test; `{add}` sets one up");
+    assert!(refused.stderr.contains(&wanted), "{}", refused.stderr);
+    // Nothing else is missing from it.
+    let filled = [("NAME", "Login"), ("URL", "https://192.0.2.7"), ("ID", "one"), ("PATH", "secret")];
+    let line = filled.iter().fold(add.to_owned(), |line, (placeholder, value)| line.replace(placeholder, value));
+    let arguments: Vec<&str> = line.split(' ').skip(1).collect();
+    let made = desk.json(&[&arguments[..], &["--base-url", "https://tc.acme.test"]].concat());
+    assert_eq!(made["domains"][0]["domain"], "acme.test");
+}
+
+#[test]
 fn one_that_was_disabled_is_brought_back() {
     let desk = Desk::new();
     acme(&desk);
