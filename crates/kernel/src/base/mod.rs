@@ -40,7 +40,7 @@ pub use network::parse_network;
 pub(crate) use random::BASE62;
 pub use random::RandomSource;
 pub use sealed_token::TokenSeal;
-pub use secrets::{Secrets, SecretsSource};
+pub use secrets::{Secrets, SecretsSource, create_private_dir};
 pub use slug::check_slug;
 pub use string_enum::{StringEnum, is_dotted};
 pub use tally::TestCounter;

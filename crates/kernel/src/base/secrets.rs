@@ -133,15 +133,18 @@ impl SecretsSource {
         }
     }
 
-    /// Creates the file, or reads it if another node has created it first. Before this returns, the file is complete,
-    /// synced to disk and readable by its owner only.
+    /// Creates the file, and its folder if that is missing, or reads the file if another node has created it first. Before
+    /// this returns, the file is complete, synced to disk and readable by its owner only.
     pub fn create_file(&self, random: &RandomSource) -> Result<Secrets> {
         let SecretsSource::File(path) = self else {
             return Err(unusable_secrets("the secrets given from outside are empty"));
         };
         let text = Secrets::generate_text(random)?;
         let draft = path.with_extension(format!("{}.draft", random.base62_text(12)));
-        let result = write_private(&draft, &text).and_then(|()| move_into_place(&draft, path));
+        let result = find_folder(path)
+            .map_or(Ok(()), create_private_dir)
+            .and_then(|()| write_private(&draft, &text))
+            .and_then(|()| move_into_place(&draft, path));
         // The draft is already gone if it was renamed.
         let _ = fs::remove_file(&draft);
         match result {
@@ -153,6 +156,26 @@ impl SecretsSource {
     }
 }
 
+/// Creates a folder with access for its owner only, unless it exists.
+pub fn create_private_dir(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt;
+        builder.mode(0o700);
+    }
+    builder.create(path)
+}
+
+/// The folder that a path names; none if it is the working directory.
+fn find_folder(path: &Path) -> Option<&Path> {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty())
+}
+
 /// Gives the draft its final name, unless a file of that name exists.
 fn move_into_place(draft: &Path, path: &Path) -> std::io::Result<()> {
     match fs::hard_link(draft, path) {
@@ -160,8 +183,8 @@ fn move_into_place(draft: &Path, path: &Path) -> std::io::Result<()> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => fs::rename(draft, path)?,
         linked => linked?,
     }
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => fs::File::open(parent)?.sync_all(),
+    match find_folder(path) {
+        Some(folder) => fs::File::open(folder)?.sync_all(),
         None => Ok(()),
     }
 }

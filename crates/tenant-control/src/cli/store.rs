@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use kernel::base::{Env, Error, OperatorName, Result, Secrets};
+use kernel::base::{Env, Error, OperatorName, Result, Secrets, create_private_dir};
 use kernel::store::Store;
 use serde_json::json;
 
@@ -64,7 +64,6 @@ async fn connect(args: &StoreArgs) -> Result<Store> {
 
 /// The server's secrets, for a command that hashes or seals: with others, nobody could check or open it.
 pub async fn load_secrets(args: &StoreArgs, store: &Store) -> Result<Secrets> {
-    make_private_dir(&args.data_dir)?;
     kernel::startup::load_secrets(store, &args.secrets_source()).await
 }
 
@@ -94,18 +93,7 @@ pub async fn run_migrate(args: &StoreArgs, output: &Output) -> Result<()> {
 
 /// Creates the data directory with access for its owner only: it holds the data of all tenants, and the secrets.
 fn make_private_dir(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::DirBuilderExt;
-        builder.mode(0o700);
-    }
-    builder
-        .create(path)
+    create_private_dir(path)
         .map_err(|error| Error::internal(format!("cannot make the data directory {}: {error}", path.display())))
 }
 

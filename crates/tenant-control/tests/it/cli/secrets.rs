@@ -1,6 +1,8 @@
 //! The secrets file: made once, needed for good, and never replaced by chance.
 
 use super::*;
+use crate::support::command::mode;
+use crate::support::postgres::fresh_database;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_work_with_the_same_secrets_and_no_node_starts_with_others() {
@@ -47,4 +49,29 @@ fn secrets_that_cannot_be_used_are_refused_without_being_shown() {
         assert!(ended.stderr.contains("error: the secrets cannot be used: "), "{}", ended.stderr);
         assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
     }
+}
+
+/// On a database the folder of the secrets is all that a command may need, and only the first one makes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_folder_is_made_with_the_file_and_not_without_it() {
+    let database = fresh_database().await;
+    let at = |desk: &mut Desk| desk.set("TENANT_CONTROL_DATABASE_URL", &database.url);
+    let mut first = Desk::new();
+    at(&mut first);
+    acme(&first);
+    std::fs::remove_dir(first.path("data")).unwrap();
+    let make_key = ["admin", "ingest-key", "create", "--tenant", "acme"];
+    first.json(&make_key);
+    assert_eq!(first.data_files(), ["secrets.json"]);
+    assert_eq!((mode(&first.path("data")), mode(&first.path("data/secrets.json"))), (0o700, 0o600));
+
+    let mut second = Desk::new();
+    at(&mut second);
+    let refused = second.run(&make_key);
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("secrets file that is not here"), "{}", refused.stderr);
+    assert!(!second.path("data").exists(), "nothing to put there");
+    second.set("TENANT_CONTROL_SECRETS", std::fs::read_to_string(first.path("data/secrets.json")).unwrap());
+    second.json(&make_key);
+    assert!(!second.path("data").exists(), "nothing to put there");
 }
