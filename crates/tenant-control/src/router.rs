@@ -38,7 +38,8 @@ fn document_info() -> Result<DocumentInfo> {
 }
 
 const DESCRIPTION: &str = "\
-One control plane for tickets, devices, cloud machines and backups of many customers.
+A control plane for the IT of many customers: their tickets, devices and people, driven by an HTTP API that is safe to automate \
+against.
 
 **Credentials.** `Authorization: Bearer <key>`, `X-API-Key: <key>` or the session cookie; more than one is refused.
 

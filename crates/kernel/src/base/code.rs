@@ -59,10 +59,10 @@ macro_rules! codes {
 
 codes! {
     MalformedJson 400 "malformed_json" "The body is not JSON"
-        "The body could not be read as JSON in UTF-8. The detail names the line and column."
+        "The body could not be read as JSON in UTF-8. The detail names the line and column, or the byte."
         "The body is not JSON: expected `,` or `}` at line 3 column 3."
     MissingParameter 400 "missing_parameter" "A query parameter is missing"
-        "PUT, PATCH and DELETE name their record with the query parameter id."
+        "A required parameter is missing; the detail names it. PUT, PATCH and DELETE name their record with id."
         "Name the record with the query parameter id."
     UnknownParameter 400 "unknown_parameter" "Unknown query parameter"
         "The route does not know this parameter. Nothing is ignored silently, so check the spelling against the OpenAPI document."

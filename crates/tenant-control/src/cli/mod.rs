@@ -27,7 +27,6 @@ use kernel::base::Error;
 use crate::config::{self, ServeArgs, StoreArgs};
 use output::{EXIT_USAGE, Output, print_error};
 
-/// One control plane for tickets, devices, cloud machines and backups of many customers.
 #[derive(Parser)]
 #[command(name = "tenant-control", version, about, subcommand_required = true)]
 struct Cli {

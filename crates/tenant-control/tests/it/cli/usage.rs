@@ -9,7 +9,7 @@ fn help_lists_the_commands() {
         let wanted = "\
 exit 0
 stdout:
-The control plane for IT operations: one binary, one API.
+A control plane for the IT of many customers: their tickets, devices and people, driven by an HTTP API that is safe to automate against.
 
 Usage: tenant-control <COMMAND>
 
