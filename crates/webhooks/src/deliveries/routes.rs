@@ -149,9 +149,10 @@ impl ToSchema for DeliveryAction {
 /// Resend, recover or test
 ///
 /// `resend` sends one delivery again; `recover` sends every matching event of a window that has had no success, a few
-/// at a time (the endpoint's record shows how far it has come), and one that waits for its next attempt is sent now; `test`
-/// sends a `webhook.test` event to that endpoint alone. All retry like any other delivery. A disabled endpoint is 409, and so is the resend of a delivery that
-/// is `delivering`; an accepted resend is always sent afterwards, even if an attempt had just begun.
+/// at a time (the endpoint's record shows how far it has come), and one that waits for its next attempt is sent now, unless
+/// the endpoint itself asked to wait (`Retry-After`) or is held back after failures; `test` sends a `webhook.test` event to
+/// that endpoint alone. All retry like any other delivery. A disabled endpoint is 409, and so is the resend of a delivery
+/// that is `delivering`; an accepted resend is always sent afterwards, even if an attempt had just begun.
 #[utoipa::path(
     post, path = PATH, tag = "Control plane", operation_id = "send_deliveries", request_body = DeliveryAction
 )]
