@@ -62,7 +62,7 @@ impl FromParams for ListQuery {
     fn from_params(params: &mut Params) -> Result<Self> {
         let is_list = params.has_param("view");
         let beside: &[&str] = if is_list { &["view", "limit", "cursor"] } else { &["fields", "include"] };
-        let one = "One device, with its history. Only with `fields` and `include`, or with `view=history`.";
+        let one = "One device, with its history. Only with `fields` and `include`, or with `view=history`, `limit` and `cursor`.";
         let view = "`summary`: how many devices there are of each kind, of all or with `organization_id` of one organization. \
                     `history`: with `id`, every change of the device, newest first.";
         let format =
