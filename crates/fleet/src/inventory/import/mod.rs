@@ -47,9 +47,6 @@ pub struct ImportRow {
     pub id: Option<DeviceId>,
     /// The id or slug of the organization.
     pub organization: Option<String>,
-    /// The tags are a text that looks like a list in another notation. A device that has exactly these tags may keep them, so
-    /// that every exported file can be imported.
-    pub has_doubtful_tags: bool,
     /// The values of the columns, which were all found valid.
     values: Vec<(&'static ImportColumn, Value)>,
     custom_fields: Map<String, Value>,
@@ -283,7 +280,6 @@ impl ImportRow {
                 let Some(column) = COLUMNS.iter().find(|(known, _)| *known == column) else { return Ok(()) };
                 // Tried here, so that errors are known before anything is written.
                 (column.1)(&mut blank_device(Timestamp::from_millis(0)).device, &value)?;
-                self.has_doubtful_tags |= column.0 == TAGS_COLUMN && value.as_str().is_some_and(is_other_notation);
                 self.values.push((column, value));
             }
         }
@@ -303,6 +299,11 @@ impl ImportRow {
         };
         self.custom_fields.insert(own.to_owned(), value);
         Ok(())
+    }
+
+    /// The tags as they stand in the file, if they are a text and not a list.
+    fn tags_text(&self) -> Option<&str> {
+        self.values.iter().find(|((name, _), _)| *name == TAGS_COLUMN)?.1.as_str()
     }
 
     /// Applies the values of the row to a device.
@@ -391,8 +392,8 @@ fn parse_tags(value: &Value) -> Result<Vec<String>, String> {
 }
 
 /// The error of tags that are not written as the exported ones are.
-pub const DOUBTFUL_TAGS: &str =
-    "must be tags with commas between them, such as vip,berlin; this looks like a list in another notation";
+pub const DOUBTFUL_TAGS: &str = "must be tags with commas between them, such as vip,berlin; this looks like a list in \
+    another notation. If the tags are meant so, import them as a list, in a file of JSON lines";
 
 /// Whether a text of tags looks like a list that is not separated by commas alone: one in JSON, with quotes or in brackets,
 /// or with semicolons or bars. Taken for a comma list, its marks would become parts of tags.

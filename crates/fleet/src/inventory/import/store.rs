@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::super::matching;
 use super::super::store::{BY_SLUG, identities_of, save_identities};
 use super::super::{DeviceIdentifiers, blank_device};
-use super::{DOUBTFUL_TAGS, ImportFile, ImportRow, ImportRowError, TAGS_COLUMN};
+use super::{DOUBTFUL_TAGS, ImportFile, ImportRow, ImportRowError, TAGS_COLUMN, is_other_notation};
 use crate::devices::{self, ChangeOrigin, Device, FullDevice, LoadedDevice, ReportRowUpdate};
 
 kernel::statements! {
@@ -228,8 +228,9 @@ async fn plan_row(
         return wrong("organization", "is archived: no device can be given to it");
     }
     row.apply_to(&mut updated);
+    // A device that has exactly these tags may keep them, so that every exported file can be imported.
     let kept_tags = stored.as_ref().map(|stored| &stored.full.device.tags);
-    if row.has_doubtful_tags && kept_tags != Some(&updated.device.tags) {
+    if row.tags_text().is_some_and(is_other_notation) && kept_tags != Some(&updated.device.tags) {
         return wrong(TAGS_COLUMN, DOUBTFUL_TAGS);
     }
     updated.device.organization_id = organization.or(updated.device.organization_id);

@@ -121,8 +121,8 @@ fn tags_in_another_notation_are_refused_and_not_taken_apart() {
     let desk = Desk::new();
     acme(&desk);
     import(&desk, "devices.csv", "hostname,tags\nknown,vip\n", &[]);
-    let detail =
-        "must be tags with commas between them, such as vip,berlin; this looks like a list in another notation";
+    let detail = "must be tags with commas between them, such as vip,berlin; this looks like a list in another notation. If \
+                  the tags are meant so, import them as a list, in a file of JSON lines";
     for tags in [
         r#"["vip","berlin"]"#,
         r#"["vip"]"#,
@@ -146,6 +146,8 @@ fn tags_in_another_notation_are_refused_and_not_taken_apart() {
     }
     let fine = import(&desk, "fine.csv", "hostname,tags\nknown,\" vip , berlin,[x],(old) \"\n", &[]);
     assert_eq!(fine["updated"], 1, "{fine}");
+    let meant = import(&desk, "meant.ndjson", "{\"hostname\": \"known\", \"tags\": [\"vip;berlin\", \"[]\"]}\n", &[]);
+    assert_eq!(meant["updated"], 1, "{meant}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
