@@ -67,7 +67,10 @@ impl TenantLane {
         let steps = &revision.compiled.definition.steps;
         let Some(step_index) = steps.iter().position(|definition| definition.id == step.name) else { return Ok(None) };
         let mut job = StepJob { tenant: self.lane.tenant_id, run, revision, step_index, request_permit: None, step };
-        // A request that was held has lost its deadline: its time counts from when it is no longer held.
+        // A request that was held has lost its deadline (`postpone_steps`): its whole time counts from when it is first
+        // started after that. The new deadline is saved with the outcome of this attempt, and counts for the retries after
+        // it. Without an outcome, because no permit was free or the node died, the whole time counts from the next start;
+        // the time of the run limits that.
         if matches!(job.step_action().effect, ActionEffect::Http) && !self.engine.is_holding_requests() {
             let timeout = job.step_definition().timeout_seconds.map(|seconds| self.now().plus_ms(seconds * 1_000));
             job.step.deadline_at = job.step.deadline_at.or(timeout);
