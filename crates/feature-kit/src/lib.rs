@@ -24,5 +24,5 @@ pub use null_input::NullInput;
 pub use shared_codes::{INVALID_TRANSITION, QUERY_TOO_BROAD};
 pub use target_url::parse_target_url;
 pub use terms::{
-    IdOrNone, NO_ID, Q_CHARS_MAX, Q_WORDS_MAX, StoredWord, parse_q, parse_stored_q, split_words, word_set,
+    IdOrNone, NO_ID, Q_CHARS_MAX, Q_WORDS_MAX, StoredWord, parse_q, parse_stored_q, split_words, stored_words,
 };

@@ -70,17 +70,26 @@ pub fn find_ip(text: &str) -> Option<String> {
     Some(address.to_canonical().to_string())
 }
 
-/// The host of a URL or of a Windows share: `web-01.acme.test` of `https://web-01.acme.test:8443/login`, `srv01` of
-/// `\\srv01\share`.
+/// The host of a URL, of a Windows share or before a port: `web-01.acme.test` of `https://web-01.acme.test:8443/login`, `srv01`
+/// of `\\srv01\share`, `web-01` of `web-01:3389`.
 pub fn find_host(word: &str) -> Option<&str> {
     let after = match word.split_once("://") {
         Some((scheme, after)) => Some(after).filter(|_| is_scheme(scheme)),
-        None => word.strip_prefix("\\\\"),
+        None => word.strip_prefix("\\\\").or_else(|| strip_port(word)),
     }?;
     let authority = after.split(['/', '\\', '?', '#']).next()?;
     let host = authority.rsplit('@').next()?;
     let host = host.split(':').next()?;
     Some(host).filter(|host| host.contains(char::is_alphanumeric))
+}
+
+/// The name before a port.
+fn strip_port(word: &str) -> Option<&str> {
+    let (host, port) = word.split_once(':')?;
+    let is_host =
+        host.contains(char::is_alphabetic) && !host.contains(|c: char| !c.is_alphanumeric() && !"-_.".contains(c));
+    let is_port = (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
+    (is_host && is_port).then_some(host)
 }
 
 /// Schemes of URLs without slashes that people copy with an address or a telephone number.
@@ -188,11 +197,12 @@ mod tests {
         for (word, host) in [
             ("https://web-01.acme.test:8443/login?x=1", "web-01.acme.test"),
             ("(ssh://root@web-01", "web-01"),
+            ("web-01:3389", "web-01"),
             ("\\\\srv01\\share$", "srv01"),
         ] {
             assert_eq!(find_host(word), Some(host), "{word}");
         }
-        for word in ["", "web-01", "://x", "https://", "file:///tmp/x", "a/b://c", "\\\\"] {
+        for word in ["", "web-01", "12:30", "a:b", "web-01:", "://x", "https://", "file:///tmp/x", "a/b://c", "\\\\"] {
             assert_eq!(find_host(word), None, "{word}");
         }
         for (word, rest) in [("https://web/x", "web/x"), ("Mailto:a@b.test", "a@b.test")] {

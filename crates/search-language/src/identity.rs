@@ -38,7 +38,7 @@ impl ParsedQuery {
         Identity {
             keys,
             mac: [written, &spaced].into_iter().find_map(|text| compact_mac(text).or_else(|| compact_mac_start(text))),
-            ip: find_ip(&folded),
+            ip: find_ip(&folded).or_else(|| find_host(&folded).and_then(find_ip)),
             ip_start: is_ip_start(&folded).then(|| folded.clone()),
             number: find_ticket_number(&folded),
         }
@@ -102,6 +102,10 @@ mod tests {
             assert_eq!(identity(q).mac.as_deref(), Some("02fc0000000a"), "{q}");
         }
         assert_eq!(identity("02fc.00").mac.as_deref(), Some("02fc00"));
+        for q in ["10.0.0.5", "10.0.0.5:443", "http://10.0.0.5/admin", "\\\\10.0.0.5\\c$", "rdp://10.0.0.5:3389"] {
+            assert_eq!(identity(q).ip.as_deref(), Some("10.0.0.5"), "{q}");
+        }
+        assert_eq!(identity("web-01:3389").keys, ["web01"]);
         assert_eq!(identity("FE80:0::2A").ip.as_deref(), Some("fe80::2a"));
         for (q, start) in [("10.0.", Some("10.0.")), ("fe80:", Some("fe80:")), ("10", None), ("web.", None)] {
             assert_eq!(identity(q).ip_start.as_deref(), start, "{q}");

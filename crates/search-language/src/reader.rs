@@ -109,7 +109,8 @@ fn word_at_start(text: &str) -> &str {
 
 /// The name of a field, known or unknown: ASCII letters and `_`, directly before a colon and a value. Anything else is text:
 /// `error: 5` and `C:` without a value, `12:30` and `web01:443` with a digit in the name, URLs, paths (`C:\Temp`, `HKLM:\x`),
-/// `std::string`, addresses, and, if there is no field of this name, a port or a line (`localhost:8080`).
+/// `std::string`, addresses, and, if there is no field of this name, a port or a line (`localhost:8080`) and what programs write
+/// (`jdbc:postgresql://db01`, `error:0x80070005`).
 fn find_field_name(rest: &str) -> Option<&str> {
     let end = rest.find(|c: char| !c.is_ascii_alphabetic() && c != '_')?;
     let (name, after) = rest.split_at(end);
@@ -126,7 +127,8 @@ fn find_field_name(rest: &str) -> Option<&str> {
         first => {
             let is_prefix =
                 || is_reply_mark(name) || strip_scheme(word_at_start(rest)).len() < word_at_start(rest).len();
-            !is_known && (!first.is_alphanumeric() || is_prefix() || is_port(word_at_start(value)))
+            let value = word_at_start(value);
+            !is_known && (!first.is_alphanumeric() || is_prefix() || is_port(value) || is_technical(value))
         }
     };
     (!is_text).then_some(name)
@@ -134,6 +136,11 @@ fn find_field_name(rest: &str) -> Option<&str> {
 
 fn is_reply_mark(text: &str) -> bool {
     REPLY_MARKS.iter().any(|mark| mark.eq_ignore_ascii_case(text))
+}
+
+/// Whether a value is of a log or a program: `root:boom`, `postgresql://db01/x`, `x=1`, `0x80070005`.
+fn is_technical(value: &str) -> bool {
+    value.contains([':', '/', '\\', '=']) || value.starts_with("0x")
 }
 
 fn is_port(value: &str) -> bool {
@@ -178,7 +185,7 @@ fn clause_from_word(word: &str) -> Option<Clause> {
         tokens,
         number,
         mac: compact_mac(address).or_else(|| compact_mac_start(address)),
-        ip: find_ip(&folded),
+        ip: find_ip(&folded).or_else(|| find_host(&folded).and_then(find_ip)),
         uuid: compact_uuid(address),
         host: find_host(&folded).map(str::to_owned),
     }))
@@ -241,6 +248,11 @@ mod tests {
             ("RE:", "re"),
             ("x:(null)", "x null"),
             ("exception:[null]", "exception null"),
+            ("jdbc:postgresql://db01/x", "jdbc postgresql db01 x"),
+            ("ERROR:root:boom", "error root boom"),
+            ("arn:aws:s3:::b", "arn aws s3 b"),
+            ("data:image/png", "data image png"),
+            ("Error:0x80070005", "error 0x80070005"),
         ] {
             assert_eq!(read_words(q).tokens.folded.join(" "), expected, "{q}");
         }

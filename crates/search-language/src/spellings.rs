@@ -11,9 +11,10 @@ const JOINED_WORDS_MAX: usize = 6;
 const PART_CHARS_MIN: usize = 2;
 /// Longer words are no two words that somebody has joined.
 const SPLIT_BYTES_MAX: usize = 32;
-/// The second part of a word may be the beginning of a word if it has as many characters, or is a number. Shorter ones begin
-/// too many words.
+/// The second part of a word may be the beginning of a word if it has as many characters, or digits. Shorter ones begin too
+/// many words.
 const PREFIX_CHARS_MIN: usize = 3;
+const PREFIX_DIGITS_MIN: usize = 2;
 
 /// A word of a text as it is looked up, and its position. Several words share a position if they are spellings of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,12 +60,13 @@ fn place_tokens(tokens: Vec<TextToken>) -> Vec<PlacedWord> {
     words
 }
 
-/// Whether two words in a row are parts of one name: a single sign stands between them, and they are not two numbers.
+/// Signs within a name. Others, as in paths and lists, separate names.
+const JOINING_SIGNS: [&str; 7] = ["-", "\u{2010}", "\u{2011}", "'", "\u{2019}", "_", "."];
+
+/// Whether two words in a row are parts of one name: one such sign stands between them, and they are not two numbers.
 fn is_one_run(text: &str, before: &TextToken, after: &TextToken) -> bool {
     let between = text.get(before.end..after.start).unwrap_or_default();
-    let mut signs = between.chars();
-    let is_one_sign = signs.next().is_some_and(|sign| !sign.is_whitespace()) && signs.next().is_none();
-    is_one_sign && is_joinable(&before.text, &after.text)
+    JOINING_SIGNS.contains(&between) && is_joinable(&before.text, &after.text)
 }
 
 /// Chinese and Japanese characters are found in a row anyway.
@@ -133,7 +135,8 @@ pub fn split_word(word: &str) -> Vec<WordSplit<'_>> {
         let is_long = index >= PART_CHARS_MIN && chars - index >= PART_CHARS_MIN;
         if is_at_number || is_long && !is_numeric {
             let (first, second) = word.split_at(at);
-            let is_prefix = chars - index >= PREFIX_CHARS_MIN || second.chars().all(char::is_numeric);
+            let is_number = second.chars().all(char::is_numeric);
+            let is_prefix = chars - index >= if is_number { PREFIX_DIGITS_MIN } else { PREFIX_CHARS_MIN };
             splits.push(WordSplit { first, second, is_prefix, is_at_number });
         }
     }
@@ -203,7 +206,7 @@ mod tests {
             ("Wi-Fi, e-mail", &["wifi", "email"]),
             ("O'Neill's", &["oneills"]),
             ("7-Zip", &["7zip"]),
-            ("Anna.Keller@acme.test", &["annakelleracmetest"]),
+            ("Anna.Keller@acme.test", &["annakeller", "acmetest"]),
             ("10.0.0.5", &[]),
             ("2026-11-18", &[]),
             ("web-01.10-x", &["web01", "10x"]),
@@ -211,7 +214,8 @@ mod tests {
             ("a - b, c", &[]),
             ("a...b", &[]),
             ("東京-大阪", &[]),
-            ("a/b/c/d/e/f/g", &[]),
+            ("Outlook/E-Mail", &["email"]),
+            ("a.b.c.d.e.f.g", &[]),
         ] {
             let found = joined_of(text);
             assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), joined, "{text}");
@@ -228,7 +232,8 @@ mod tests {
         };
         assert!(splits("office365").contains(&("office", "365", true)));
         assert_eq!(splits("7zip"), [("7", "zip", true), ("7z", "ip", false)]);
-        assert_eq!(splits("web0"), [("we", "b0", false), ("web", "0", true)]);
+        assert_eq!(splits("web0"), [("we", "b0", false), ("web", "0", false)]);
+        assert!(splits("web01").contains(&("web", "01", true)));
         assert_eq!(splits("x11"), [("x", "11", true)]);
         assert!(splits("thinkpadx1").contains(&("thinkpad", "x1", false)));
         assert_eq!(splits("wifi"), [("wi", "fi", false)]);

@@ -1,6 +1,7 @@
 //! Compares words of a query with a text that is at hand, as lists do with their `q`. The rules are those of the search
 //! index, without typos.
 
+use super::addresses::compact_mac_start;
 use super::fold::tokenize_text;
 use super::spellings::{join_words, placed_words, spell_out, split_word};
 
@@ -22,29 +23,32 @@ impl TextWords {
         TextWords { places }
     }
 
-    /// Whether the text has these words in a row.
-    fn has_row(&self, row: &WordRow) -> bool {
-        let Some((last, before)) = row.words.split_last() else { return false };
+    /// Every spelling of every word.
+    pub fn words(&self) -> impl Iterator<Item = &String> {
+        self.places.iter().flatten()
+    }
+
+    /// Whether a word of the text begins so.
+    pub fn has_start(&self, start: &str) -> bool {
+        self.words().any(|word| word.starts_with(start))
+    }
+
+    /// Whether the text has these words in a row, the last as a prefix.
+    fn has_row(&self, row: &[String]) -> bool {
+        let Some((last, before)) = row.split_last() else { return false };
         let is_row = |places: &[Vec<String>]| {
             let Some((end, leading)) = places.split_last() else { return false };
-            let is_end = |word: &String| if row.is_prefix { word.starts_with(last.as_str()) } else { word == last };
-            leading.iter().zip(before).all(|(place, word)| place.contains(word)) && end.iter().any(is_end)
+            leading.iter().zip(before).all(|(place, word)| place.contains(word))
+                && end.iter().any(|word| word.starts_with(last.as_str()))
         };
-        self.places.windows(row.words.len()).any(is_row)
+        self.places.windows(row.len()).any(is_row)
     }
-}
-
-/// Words in a row, the last whole or as a prefix.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct WordRow {
-    words: Vec<String>,
-    is_prefix: bool,
 }
 
 /// A word of a query, which may have several parts such as `ann@acme` or `192.168.`, in every way that it may be written.
 #[derive(Clone, Debug)]
 pub struct QueryWord {
-    rows: Vec<WordRow>,
+    rows: Vec<Vec<String>>,
 }
 
 impl QueryWord {
@@ -54,33 +58,48 @@ impl QueryWord {
         let folded: Vec<String> = tokens.iter().map(|token| token.text.clone()).collect();
         let transcribed = tokens.iter().map(|token| token.transcribed.clone().unwrap_or_else(|| token.text.clone()));
         let transcribed: Vec<String> = transcribed.collect();
-        let mut rows: Vec<WordRow> = Vec::new();
+        // The digits of a hardware address are no words to be joined.
+        let is_address = compact_mac_start(word).is_some();
+        let mut rows: Vec<Vec<String>> = Vec::new();
         for words in [folded, transcribed] {
-            add_rows(&words, &mut rows);
+            add_rows(words, is_address, &mut rows);
         }
         (!tokens.is_empty()).then_some(QueryWord { rows })
+    }
+
+    /// Words in a row, the last of which is a prefix. The word as it is written comes first.
+    pub fn rows(&self) -> &[Vec<String>] {
+        &self.rows
     }
 
     /// Whether one of the texts has the word, or a word that begins with it.
     pub fn is_in_any(&self, texts: &[TextWords]) -> bool {
         self.rows.iter().any(|row| texts.iter().any(|text| text.has_row(row)))
     }
+
+    /// Whether every part of the word begins a word of the text, wherever it is.
+    pub fn has_parts_in(&self, text: &TextWords) -> bool {
+        self.rows.first().is_some_and(|parts| parts.iter().all(|part| text.has_start(part)))
+    }
 }
 
-fn add_rows(words: &[String], rows: &mut Vec<WordRow>) {
-    let row = |words: &[&str], is_prefix: bool| WordRow {
-        words: words.iter().map(|&word| word.to_owned()).collect(),
-        is_prefix,
-    };
+/// The words as they are, in one word, and a name with a number in two (`web01` for `WEB 01`). Other words that may be two
+/// (`bluescreen`) are left to the search index: a list would look up every half of every word.
+fn add_rows(words: Vec<String>, is_address: bool, rows: &mut Vec<Vec<String>>) {
+    let mut added = Vec::new();
     let parts: Vec<&str> = words.iter().map(String::as_str).collect();
-    let mut added = vec![row(&parts, true)];
-    added.extend(join_words(&parts).map(|joined| row(&[&joined], true)));
+    added.extend(join_words(&parts).filter(|_| !is_address).map(|joined| vec![joined]));
     if let [word] = parts.as_slice() {
-        added.extend(split_word(word).iter().map(|split| row(&[split.first, split.second], split.is_prefix)));
-        added.extend(spell_out(word).into_iter().map(|words| WordRow { words, is_prefix: true }));
+        let splits: Vec<_> = split_word(word).into_iter().filter(|split| split.is_at_number).collect();
+        let outer = [splits.first(), splits.last()].into_iter().flatten();
+        added.extend(outer.map(|split| vec![split.first.to_owned(), split.second.to_owned()]));
+        added.extend(spell_out(word));
     }
-    added.retain(|row| !rows.contains(row));
-    rows.extend(added);
+    for row in std::iter::once(words).chain(added) {
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -191,9 +191,10 @@ impl IndexSynchronizer {
             clearing.remove_others(&[&current_name])
         };
         run_blocking(clear).await.map_err(UpdateError::Index)?;
+        let is_current = opened.is_current();
         let serving = Arc::new(ServingIndex::new(opened).map_err(UpdateError::Index)?);
         let updater = IndexUpdater::new(folder, name, serving, commit_state.position, saved_position);
-        if commit_state.is_current {
+        if is_current {
             return Ok(updater);
         }
         // The old index serves and is kept up to date until the new one is built.

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use agent_reports::compact_mac;
-use feature_kit::split_words;
+use feature_kit::stored_words;
 use kernel::base::StringEnum;
+use search_language::text_words::TextWords;
 
 use super::Device;
 
@@ -60,12 +61,18 @@ pub fn terms_of(device: &Device) -> BTreeSet<String> {
     terms.extend(device.possible_duplicate_of.map(|_| format_term(FLAG_TERM, DUPLICATE_FLAG)));
     terms.extend(device.needs_reboot.filter(|needed| *needed).map(|_| format_term(FLAG_TERM, REBOOT_FLAG)));
     terms.extend(device.tags.iter().map(|tag| format_term(TAG_TERM, tag)));
-    terms.extend(searchable_words(device).iter().flatten().map(|word| format_term(WORD_TERM, word)));
+    terms.extend(
+        searchable_texts(device).iter().flat_map(|text| stored_words(text)).map(|word| format_term(WORD_TERM, &word)),
+    );
     terms
 }
 
 /// The words that `q` searches, field by field.
-pub fn searchable_words(device: &Device) -> Vec<Vec<String>> {
+pub fn searchable_words(device: &Device) -> Vec<TextWords> {
+    searchable_texts(device).iter().map(|text| TextWords::new(text)).collect()
+}
+
+fn searchable_texts(device: &Device) -> Vec<String> {
     let fields = [
         &device.hostname,
         &device.display_name,
@@ -74,18 +81,16 @@ pub fn searchable_words(device: &Device) -> Vec<Vec<String>> {
         &device.primary_ip,
         &device.primary_mac,
     ];
-    let fields = fields.into_iter().flatten().map(|text| split_words(text).collect());
-    fields
-        .chain(device.primary_mac.as_deref().and_then(compact_mac).iter().flat_map(|mac| mac_notations(mac)))
-        .collect()
+    let macs = device.primary_mac.as_deref().and_then(compact_mac).map(|mac| mac_notations(&mac));
+    fields.into_iter().flatten().cloned().chain(macs.into_iter().flatten()).collect()
 }
 
-/// The words of a hardware address in the notations without colons: `0123456789ab`, `0123.4567.89ab` and
-/// `012345-6789ab`.
-fn mac_notations(mac: &str) -> [Vec<String>; 3] {
-    let by = |digits: usize| -> Vec<String> {
-        let digits = mac.as_bytes().chunks(digits);
-        digits.map(|some| String::from_utf8_lossy(some).into_owned()).collect()
+/// A hardware address in notations without colons: `0123456789ab`, `0123 4567 89ab` and `012345 6789ab`. Between spaces its
+/// parts are not joined.
+fn mac_notations(mac: &str) -> [String; 3] {
+    let by = |digits: usize| {
+        let parts: Vec<_> = mac.as_bytes().chunks(digits).map(String::from_utf8_lossy).collect();
+        parts.join(" ")
     };
     [by(12), by(4), by(6)]
 }

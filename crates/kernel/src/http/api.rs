@@ -126,10 +126,12 @@ impl Api {
         self
     }
 
-    /// A page whose handler charges its visitor itself, depending on the caller or on the request.
+    /// A page whose handler charges its visitor itself, depending on the caller or on the request. It can extract
+    /// [`DocumentOnce`].
     #[must_use]
     pub fn add_charging_page<T: 'static>(mut self, path: &'static str, handler: impl Handler<T, SharedApp>) -> Self {
-        self.undocumented = self.undocumented.route(path, get(handler));
+        let methods = get(handler).route_layer(Extension(self.document.clone()));
+        self.undocumented = self.undocumented.route(path, methods);
         self.html_routes.pages.push(path);
         self
     }

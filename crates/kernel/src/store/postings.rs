@@ -8,6 +8,8 @@ use crate::base::{Error, Result};
 
 /// Terms that a prefix may expand to; a prefix with more is too short to read each of them.
 const PREFIX_TERMS_MAX: usize = 100;
+/// Terms that the prefixes of one set may expand to. Each is an arm of a statement, and SQLite takes 500 of them.
+const SET_TERMS_MAX: usize = 200;
 /// A query that may read more postings than this does not run on the threads that serve requests.
 const INLINE_POSTINGS_MAX: usize = 2_000;
 
@@ -58,7 +60,7 @@ impl Postings {
         }
         terms.sort_unstable();
         terms.dedup();
-        Ok(Some(terms))
+        Ok(Some(terms).filter(|terms| terms.len() <= SET_TERMS_MAX))
     }
 
     /// At most `most` numbers above `above` with any of these terms, in any order and with duplicates.

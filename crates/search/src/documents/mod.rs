@@ -116,6 +116,17 @@ impl DocumentKind {
     }
 }
 
+/// What a record is called by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdentitySort {
+    /// A name or address, half of which people type.
+    Name,
+    /// A serial number and the like. The first characters are the maker's.
+    Code,
+    /// Digits by chance, of which nobody types a part.
+    Uuid,
+}
+
 /// A record as it is indexed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchDocument {
@@ -134,7 +145,7 @@ pub struct SearchDocument {
     /// The values that `field:value` compares, from [`QueryField::normalize_value`]. The assignee of a ticket is a user id.
     pub exact: Vec<(QueryField, String)>,
     /// The keys of what the record is called as a whole, from [`name_keys`]: a query that is one of them means this record.
-    pub identities: Vec<String>,
+    pub identities: Vec<(IdentitySort, String)>,
     /// The letters and digits of the serial number, by whose end a device is found.
     pub serial: Option<String>,
     /// Not done, not gone, not disabled. Live documents rank before others.
@@ -192,22 +203,17 @@ impl SearchDocument {
         }
     }
 
-    /// Adds what the record is called.
-    fn add_identity(&mut self, name: Option<&str>) {
-        for key in non_blank(name).map(name_keys).unwrap_or_default() {
-            self.add_key(key);
+    /// Adds what the record is called. The parts of codes are also written together if they are numbers.
+    fn add_identity(&mut self, sort: IdentitySort, name: Option<&str>) {
+        let mut keys = non_blank(name).map(name_keys).unwrap_or_default();
+        if sort != IdentitySort::Name {
+            keys.push(compact_identifier(name));
         }
-    }
-
-    /// Adds an identifier, whose parts people also write together if they are numbers.
-    fn add_identifier(&mut self, identifier: Option<&str>) {
-        self.add_identity(identifier);
-        self.add_key(compact_identifier(identifier));
-    }
-
-    fn add_key(&mut self, key: String) {
-        if !key.is_empty() && key.len() <= EXACT_BYTES_MAX && !self.identities.contains(&key) {
-            self.identities.push(key);
+        for key in keys {
+            let is_known = self.identities.iter().any(|(_, known)| *known == key);
+            if !key.is_empty() && key.len() <= EXACT_BYTES_MAX && !is_known {
+                self.identities.push((sort, key));
+            }
         }
     }
 
@@ -304,13 +310,14 @@ mod tests {
     fn a_name_is_known_by_its_letters_and_an_identifier_by_its_digits_alone_as_well() {
         let mut document = document();
         for name in [None, Some(" "), Some("&"), Some("WEB-01"), Some("web 01"), Some("10.0.0.5"), Some("Müller")] {
-            document.add_identity(name);
+            document.add_identity(IdentitySort::Name, name);
         }
-        document.add_identifier(Some("1234-5678"));
-        document.add_identity(Some(&"x".repeat(EXACT_BYTES_MAX * 20)));
+        document.add_identity(IdentitySort::Code, Some("1234-5678"));
+        document.add_identity(IdentitySort::Name, Some(&"x".repeat(EXACT_BYTES_MAX * 20)));
+        let keys: Vec<&str> = document.identities.iter().map(|(_, key)| key.as_str()).collect();
         let expected = ["web01", "10.0.0.5", "muller", "mueller", "1234.5678", "12345678"];
-        assert_eq!(document.identities[..expected.len()], expected);
-        assert!(document.identities.iter().all(|key| key.len() <= EXACT_BYTES_MAX));
+        assert_eq!(keys[..expected.len()], expected);
+        assert!(keys.iter().all(|key| key.len() <= EXACT_BYTES_MAX));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use search_language::fold::fold_value;
 use serde_json::{Map, Value};
 use tickets::{self, Priority};
 
-use super::{DocumentKind, SearchDocument, compact_identifier, non_blank, truncate_text};
+use super::{DocumentKind, IdentitySort, SearchDocument, compact_identifier, non_blank, truncate_text};
 
 /// The most hardware addresses, and IP addresses, of one device: a host of many containers has hundreds, which nobody
 /// searches for.
@@ -86,11 +86,12 @@ impl IndexedDevice {
         add_tags(&mut document, &self.tags);
         self.add_addresses(&mut document);
         for name in [host, self.hostname.as_deref(), self.display_name.as_deref()] {
-            document.add_identity(name);
+            document.add_identity(IdentitySort::Name, name);
         }
-        for identifier in [&self.serial_number, &self.asset_tag, &self.uuid] {
-            document.add_identifier(identifier.as_deref());
+        for code in [&self.serial_number, &self.asset_tag] {
+            document.add_identity(IdentitySort::Code, code.as_deref());
         }
+        document.add_identity(IdentitySort::Uuid, self.uuid.as_deref());
         document.serial = Some(compact_identifier(self.serial_number.as_deref())).filter(|serial| !serial.is_empty());
         document
     }
@@ -192,7 +193,7 @@ impl IndexedTicket {
         document.add_exact(QueryField::Assignee, self.assignee_id.as_deref());
         document.add_exact(QueryField::Number, Some(&number));
         add_tags(&mut document, &self.tags);
-        document.add_identifier(self.external_id.as_deref());
+        document.add_identity(IdentitySort::Code, self.external_id.as_deref());
         for text in self.custom_fields.values().filter_map(Value::as_str).take(CUSTOM_FIELDS_MAX) {
             document.add_body("custom_fields", Some(text));
         }
@@ -223,8 +224,8 @@ impl IndexedUser {
         // `assignee:` finds the user by name or e-mail address, and then tickets by the user's id.
         document.add_exact(QueryField::Assignee, Some(&self.name));
         document.add_exact(QueryField::Assignee, Some(&self.email));
-        document.add_identity(Some(&self.name));
-        document.add_identity(Some(&self.email));
+        document.add_identity(IdentitySort::Name, Some(&self.name));
+        document.add_identity(IdentitySort::Name, Some(&self.email));
         document
     }
 }
@@ -258,9 +259,9 @@ impl IndexedOrganization {
         document.add_exact(QueryField::Org, Some(&self.name));
         document.add_exact(QueryField::Org, Some(&self.slug));
         for name in [&self.name, &self.slug].into_iter().chain(&self.domains) {
-            document.add_identity(Some(name));
+            document.add_identity(IdentitySort::Name, Some(name));
         }
-        document.add_identifier(self.external_id.as_deref());
+        document.add_identity(IdentitySort::Code, self.external_id.as_deref());
         document
     }
 }
@@ -286,7 +287,7 @@ impl IndexedWorkflow {
         document.set_heading(&self.name, &join_parts(&[Some(status), self.describe_trigger().as_deref()]));
         document.is_live = self.is_enabled;
         document.add_name("name", Some(&self.name));
-        document.add_identity(Some(&self.name));
+        document.add_identity(IdentitySort::Name, Some(&self.name));
         document.add_exact(QueryField::Status, Some(status));
         document
     }
@@ -316,7 +317,7 @@ impl IndexedSoftware {
         document.is_live = false;
         document.set_heading(&self.label, "");
         document.add_name("name", Some(&self.label));
-        document.add_identity(Some(&self.label));
+        document.add_identity(IdentitySort::Name, Some(&self.label));
         document
     }
 }

@@ -14,16 +14,38 @@ use tantivy::{DocAddress, DocSet, Score, Searcher, SegmentReader, TERMINATED};
 
 use super::super::documents::{DocumentKind, KIND_COUNT, KindSet, NAMED_KINDS};
 use super::budget::SearchBudget;
-use super::schema::split_rank;
+use super::schema::{FORMAT, split_rank};
 
 /// The position of a result in the ranking, and of the end of a page. The score has the points of the words in its upper
 /// 20 bits, and below them whether the document is live, whether its kind has names, and how new it is. The tie decides
-/// between equals, smaller first. All of it comes from the document, so an unchanged document has the same position in every
-/// commit.
+/// between equals, smaller first. All of it comes from the document and the plan, so an unchanged document has the same
+/// position in every commit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ResultPosition {
     pub score: u64,
     pub tie: Reverse<(u64, u64)>,
+    pub plan: RankingPlan,
+}
+
+/// How the first page was searched. The next pages follow it, whatever has been written meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct RankingPlan {
+    /// Whether the query was too expensive for every way that its words may be written: see [`Breadth`](super::query::Breadth).
+    pub is_narrow: bool,
+    /// Whether names that begin with the query come first.
+    pub has_name_starts: bool,
+}
+
+impl RankingPlan {
+    /// With the version of the index, because another one gives other points.
+    fn to_number(self) -> i64 {
+        i64::from(FORMAT) << 2 | i64::from(self.is_narrow) << 1 | i64::from(self.has_name_starts)
+    }
+
+    fn from_number(number: i64) -> Option<Self> {
+        let plan = RankingPlan { is_narrow: number & 2 != 0, has_name_starts: number & 1 != 0 };
+        (number >> 2 == i64::from(FORMAT)).then_some(plan)
+    }
 }
 
 impl ResultPosition {
@@ -36,12 +58,14 @@ impl ResultPosition {
 impl CursorKey for ResultPosition {
     fn to_position(self) -> Vec<Value> {
         let Reverse((high, low)) = self.tie;
-        [self.score, high, low].map(|number| Value::Int(number.cast_signed())).to_vec()
+        let numbers = [self.score, high, low].map(u64::cast_signed);
+        numbers.into_iter().chain([self.plan.to_number()]).map(Value::Int).collect()
     }
 
     fn from_position(position: &[Value]) -> Option<Self> {
-        let [Value::Int(score), Value::Int(high), Value::Int(low)] = position else { return None };
-        Some(ResultPosition { score: score.cast_unsigned(), tie: Reverse((high.cast_unsigned(), low.cast_unsigned())) })
+        let [Value::Int(score), Value::Int(high), Value::Int(low), Value::Int(plan)] = position else { return None };
+        let tie = Reverse((high.cast_unsigned(), low.cast_unsigned()));
+        Some(ResultPosition { score: score.cast_unsigned(), tie, plan: RankingPlan::from_number(*plan)? })
     }
 }
 
@@ -114,10 +138,12 @@ impl IndexSnapshot {
         kinds: KindSet,
         limit: usize,
         after: Option<ResultPosition>,
+        plan: RankingPlan,
         budget: &SearchBudget,
     ) -> tantivy::Result<RankedPage> {
         let weight = query.weight(EnableScoring::enabled_from_searcher(&self.searcher))?;
-        let mut collector = PageCollector { kinds, limit, after, best: BinaryHeap::new(), counts: [0; KIND_COUNT] };
+        let mut collector =
+            PageCollector { kinds, limit, after, plan, best: BinaryHeap::new(), counts: [0; KIND_COUNT] };
         for (segment, (reader, columns)) in (0..).zip(self.searcher.segment_readers().iter().zip(&self.columns)) {
             // Results over budget are discarded by the caller.
             if budget.is_exhausted() {
@@ -138,6 +164,7 @@ struct PageCollector {
     limit: usize,
     /// Only results after this position are collected; the counts include all.
     after: Option<ResultPosition>,
+    plan: RankingPlan,
     /// The page and one more result. The worst is on top.
     best: BinaryHeap<Reverse<(ResultPosition, DocAddress)>>,
     counts: [u64; KIND_COUNT],
@@ -186,7 +213,7 @@ impl PageCollector {
             return;
         }
         let tie = Reverse((columns.tie_high.get_val(doc), columns.tie_low.get_val(doc)));
-        let position = ResultPosition { score, tie };
+        let position = ResultPosition { score, tie, plan: self.plan };
         if self.after.is_some_and(|after| position >= after) {
             return;
         }
@@ -226,7 +253,14 @@ mod tests {
             compose_score(POINTS_MAX, DocumentKind::Ticket, 0),
         ];
         assert!(ascending.is_sorted_by(|one, next| one < next), "{ascending:?}");
-        let position = ResultPosition { score: compose_score(80, DocumentKind::User, live), tie: Reverse((0, 0)) };
-        assert_eq!(position.points(), 80);
+        let score = compose_score(80, DocumentKind::User, live);
+        for (is_narrow, has_name_starts) in [(false, false), (false, true), (true, false), (true, true)] {
+            let plan = RankingPlan { is_narrow, has_name_starts };
+            let position = ResultPosition { score, tie: Reverse((u64::MAX, 7)), plan };
+            assert_eq!(position.points(), 80);
+            assert_eq!(ResultPosition::from_position(&position.to_position()), Some(position));
+            assert_eq!(ResultPosition::from_position(&position.to_position()[..3]), None);
+        }
+        assert_eq!(RankingPlan::from_number(RankingPlan::default().to_number() - 4), None, "of another version");
     }
 }

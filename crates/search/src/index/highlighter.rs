@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use levenshtein_automata::DFA;
 use search_language::fold::TextToken;
 use search_language::highlight::render_snippet;
-use search_language::spellings::{join_words, spell_out};
+use search_language::spellings::{join_words, spell_out, split_word};
 use search_language::typos::{allowed_typos, starts_may_have_typos};
 use search_language::{Clause, ParsedQuery, Words};
 
@@ -101,7 +101,7 @@ impl ClauseMatcher {
             spellings.extend(join_words(&tokens).map(|joined| vec![joined]));
             if let [word] = tokens.as_slice() {
                 spellings.extend(spell_out(word));
-                apart.push(ApartMatcher { word: (*word).to_owned(), reached: Vec::new() });
+                apart.push(ApartMatcher::new(word));
             }
         }
         spellings.extend(with_neighbours.into_iter().map(|joined| vec![joined]));
@@ -147,21 +147,29 @@ fn join_neighbours(texts: &[&Clause], at: usize) -> Vec<String> {
     at.checked_sub(1).and_then(join).into_iter().chain(join(at)).collect()
 }
 
-/// A word that a text may have as several words in a row.
+/// A word that a text may have as several words in a row. The last is whole where the search needs it so.
 struct ApartMatcher {
     word: String,
+    /// After how many bytes a second word may be a prefix.
+    prefix_cuts: Vec<usize>,
     /// How many bytes of the word the last tokens have matched, and how many tokens these are.
     reached: Vec<(usize, usize)>,
 }
 
 impl ApartMatcher {
+    fn new(word: &str) -> Self {
+        let cuts = split_word(word).into_iter().filter(|split| split.is_prefix).map(|split| split.first.len());
+        ApartMatcher { word: word.to_owned(), prefix_cuts: cuts.collect(), reached: Vec::new() }
+    }
+
     fn take_token(&mut self, token: &TextToken) -> usize {
         let mut ended = 0;
         let mut reached = Vec::new();
         for (at, tokens) in self.reached.drain(..).chain([(0, 0)]) {
             let Some(rest) = self.word.get(at..) else { continue };
             for text in std::iter::once(&token.text).chain(&token.transcribed) {
-                if tokens > 0 && text.starts_with(rest) {
+                let may_be_prefix = tokens > 1 || self.prefix_cuts.contains(&at);
+                if tokens > 0 && (text == rest || may_be_prefix && text.starts_with(rest)) {
                     ended = ended.max(tokens + 1);
                 } else if rest.len() > text.len() && rest.starts_with(text.as_str()) {
                     reached.push((at + text.len(), tokens + 1));
@@ -305,6 +313,9 @@ mod tests {
             ("web-01", "web01, 01", "<em>web01</em>, 01"),
             ("blue screen", "a bluescreen", "a <em>bluescreen</em>"),
             ("bluescreen", "a blue screens", "a <em>blue</em> <em>screens</em>"),
+            ("tealeaf", "tea for leaf, tea leafs", "tea for leaf, <em>tea</em> <em>leafs</em>"),
+            ("ad", "a domain of AD", "a domain of <em>AD</em>"),
+            ("email", "an E-Mail", "an <em>E</em>-<em>Mail</em>"),
             ("win11", "Windows 11", "<em>Windows</em> <em>11</em>"),
             ("muenchen", "in München", "in <em>München</em>"),
             ("\"münchen\"", "in Muenchen", "in <em>Muenchen</em>"),

@@ -27,9 +27,9 @@ use tantivy::{DocAddress, TantivyDocument};
 use super::Highlight;
 use super::documents::{DocumentKind, KIND_COUNT, KindSet};
 use budget::SearchBudget;
-use collect::IndexSnapshot;
+use collect::{IndexSnapshot, RankingPlan};
 use highlighter::Highlighter;
-use query::{QueryBuilder, ShortWords, has_short_words};
+use query::{Breadth, NameStarts, QueryBuilder, has_several_texts};
 use schema::{StoredDocument, TermOwner};
 use writer::OpenIndex;
 
@@ -132,12 +132,19 @@ impl ServingIndex {
         self.current_snapshot().searcher.num_docs()
     }
 
-    /// The best hits of a tenant. `None` if the query exceeds its budget. Before that, short words among others match whole
-    /// words only: a pasted text has many of them, and its other words say what is meant.
+    /// The best hits of a tenant. `None` if the query exceeds its budget. Before that, several words are searched in fewer
+    /// ways: a pasted text has many of them, and those that match as they are written say what is meant.
     pub fn search(&self, request: &IndexQuery) -> Result<Option<SearchResults>> {
         let snapshot = self.current_snapshot();
-        match self.search_snapshot(&snapshot, request, ShortWords::Prefixes)? {
-            None if has_short_words(&request.query) => self.search_snapshot(&snapshot, request, ShortWords::Whole),
+        if let Some(plan) = request.after.map(|after| after.plan) {
+            let breadth = if plan.is_narrow { Breadth::Narrow } else { Breadth::Wide };
+            let name_starts = if plan.has_name_starts { NameStarts::First } else { NameStarts::Ignored };
+            return self.search_snapshot(&snapshot, request, breadth, name_starts);
+        }
+        match self.search_snapshot(&snapshot, request, Breadth::Wide, NameStarts::FirstIfFew)? {
+            None if has_several_texts(&request.query) => {
+                self.search_snapshot(&snapshot, request, Breadth::Narrow, NameStarts::FirstIfFew)
+            }
             results => Ok(results),
         }
     }
@@ -146,21 +153,25 @@ impl ServingIndex {
         &self,
         snapshot: &IndexSnapshot,
         request: &IndexQuery,
-        short_words: ShortWords,
+        breadth: Breadth,
+        name_starts: NameStarts,
     ) -> Result<Option<SearchResults>> {
         let builder = QueryBuilder {
             fields: &self.open_index.fields,
             searcher: &snapshot.searcher,
             owners: request.term_owners(),
-            short_words,
+            breadth,
+            name_starts,
             budget: SearchBudget::new(),
         };
         let resolve_names = |clause: &Clause| self.resolve_names(snapshot, &builder, request.tenant, clause);
-        let query = builder.build_query(&request.query, resolve_names)?;
+        let (query, has_name_starts) = builder.build_query(&request.query, resolve_names)?;
         if builder.budget.is_exhausted() {
             return Ok(None);
         }
-        let page = snapshot.collect_page(query.as_ref(), request.kinds, request.limit, request.after, &builder.budget);
+        let plan = RankingPlan { is_narrow: breadth == Breadth::Narrow, has_name_starts };
+        let (kinds, limit, after) = (request.kinds, request.limit, request.after);
+        let page = snapshot.collect_page(query.as_ref(), kinds, limit, after, plan, &builder.budget);
         let page = page.map_err(Error::internal)?;
         if builder.budget.is_exhausted() {
             return Ok(None);
@@ -190,7 +201,8 @@ impl ServingIndex {
         };
         let query = builder.name_query(&TermOwner::for_kind(tenant, kind), field, value).map_err(Error::internal)?;
         let kinds = KindSet::from_iter([kind]);
-        let page = snapshot.collect_page(query.as_ref(), kinds, NAMESAKES_MAX, None, &builder.budget);
+        let page =
+            snapshot.collect_page(query.as_ref(), kinds, NAMESAKES_MAX, None, RankingPlan::default(), &builder.budget);
         let page = page.map_err(Error::internal)?;
         if page.has_more {
             builder.budget.mark_exhausted();

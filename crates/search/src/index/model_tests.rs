@@ -10,10 +10,10 @@ use search_language::{Clause, ParsedQuery, Words, parse};
 use tantivy::merge_policy::NoMergePolicy;
 use tantivy::{Index, IndexWriter};
 
-use super::super::documents::{DocumentKind, KindSet, NAMED_KINDS, SearchDocument};
+use super::super::documents::{DocumentKind, IdentitySort, KindSet, NAMED_KINDS, SearchDocument};
 use super::budget::SearchBudget;
-use super::collect::IndexSnapshot;
-use super::query::{QueryBuilder, ShortWords};
+use super::collect::{IndexSnapshot, RankingPlan};
+use super::query::{Breadth, NameStarts, QueryBuilder};
 use super::schema::{self, IndexFields, TermOwner};
 use super::words::points;
 
@@ -118,8 +118,8 @@ impl Random {
             (0..1 + self.below(2)).map(|_| ("name", self.text(&WORDS, 3))).collect();
         let bodies = (0..self.below(3)).map(|_| ("body", self.text(&WORDS, 6))).collect();
         let is_named = NAMED_KINDS.contains(&kind);
-        let identities =
-            if is_named { names.iter().flat_map(|(_, name)| name_keys(name)).collect() } else { Vec::new() };
+        let keys = names.iter().flat_map(|(_, name)| name_keys(name)).map(|key| (IdentitySort::Name, key));
+        let identities = if is_named { keys.collect() } else { Vec::new() };
         let serial = ["7xk2p13", "pf3abc9z", "1234bc9z"][self.below(3)];
         SearchDocument {
             tenant: TenantId::NONE,
@@ -169,12 +169,13 @@ impl ModelIndex {
             fields: &self.fields,
             searcher: &self.snapshot.searcher,
             owners: owners.collect(),
-            short_words: ShortWords::Prefixes,
+            breadth: Breadth::Wide,
+            name_starts: NameStarts::FirstIfFew,
             budget: SearchBudget::new(),
         };
-        let built = builder.build_query(query, |_| Ok(Vec::new())).unwrap();
-        let page =
-            self.snapshot.collect_page(built.as_ref(), KindSet::all(), DOCUMENTS, None, &builder.budget).unwrap();
+        let (built, _) = builder.build_query(query, |_| Ok(Vec::new())).unwrap();
+        let (kinds, plan) = (KindSet::all(), RankingPlan::default());
+        let page = self.snapshot.collect_page(built.as_ref(), kinds, DOCUMENTS, None, plan, &builder.budget).unwrap();
         assert!(!builder.budget.is_exhausted());
         // The time of a document is its number.
         let mut found: Vec<(u64, u64)> =
@@ -299,8 +300,9 @@ fn scan_document(document: &SearchDocument, query: &ParsedQuery) -> Option<u64> 
     let of_each: Vec<u32> = (0..clauses.len()).map(|at| clause_points(document, &texts, &clauses, at)).collect();
     let has_phrase = clauses.iter().any(|clause| matches!(clause, Clause::Phrase(_)));
     let keys = query.identity().keys;
-    let is_named = keys.iter().any(|key| document.identities.contains(key));
-    let begins = |key: &String| key.chars().count() > 1 && document.identities.iter().any(|own| own.starts_with(key));
+    let is_named = is_called(document, &keys);
+    let begins =
+        |key: &String| key.chars().count() > 1 && document.identities.iter().any(|(_, own)| own.starts_with(key));
     let mut total = None;
     if of_each.iter().all(|points| *points > 0) {
         let start = if keys.iter().any(begins) { points::NAME_START } else { 0 };
@@ -373,11 +375,15 @@ fn serial_points(document: &SearchDocument, words: &Words) -> u32 {
     if is_end { points::SERIAL_END.into() } else { 0 }
 }
 
+fn is_called(document: &SearchDocument, keys: &[String]) -> bool {
+    document.identities.iter().any(|(_, own)| keys.contains(own))
+}
+
 /// Several words that are the whole name of a device.
 fn name_points(document: &SearchDocument, words: &Words) -> u32 {
     let tokens = &words.tokens.folded;
     let keys = name_keys(&tokens.join(" "));
-    let is_name = document.kind == DocumentKind::Device && keys.iter().any(|key| document.identities.contains(key));
+    let is_name = document.kind == DocumentKind::Device && is_called(document, &keys);
     let words = u32::try_from(tokens.len()).unwrap();
     if tokens.len() > 1 && is_name { words * u32::from(points::EXACT_NAME) } else { 0 }
 }
@@ -388,8 +394,7 @@ fn joined_points(texts: &[PlainText], clauses: &[&Clause], (first, second): (usi
         _ => None,
     };
     let joined = join_words(&[word(first)?, word(second)?])?;
-    let fits = if second + 1 == clauses.len() { fits_as_prefix } else { fits_exactly };
-    texts.iter().map(|text| text.word_points(&joined, fits)).max()
+    texts.iter().map(|text| text.word_points(&joined, fits_as_prefix)).max()
 }
 
 fn adjacency_points(texts: &[PlainText], clauses: &[&Clause]) -> u32 {

@@ -16,7 +16,7 @@ use super::words::prefix_end;
 
 /// The most records with a name that begins with a query that rank before other matches. A query that begins the names of
 /// more is a word as any other, and not half a name.
-const NAMED_MAX: u32 = 1_000;
+pub const NAMED_MAX: u32 = 1_000;
 
 /// A query for documents with an exact value that begins in a certain way.
 #[derive(Clone)]
@@ -94,12 +94,14 @@ impl std::fmt::Debug for NameStartQuery {
 }
 
 impl NameStartQuery {
-    /// `starts` are names of exact terms and what their values begin with. `None` if no name begins so, or too many do.
+    /// `starts` are names of exact terms and what their values begin with. `None` if no name begins so, or more
+    /// than `names_max` do.
     pub fn find(
         searcher: &Searcher,
         exact: Field,
         owners: &[&TermOwner],
         starts: &[(&str, &str)],
+        names_max: u32,
         points: u32,
     ) -> tantivy::Result<Option<Self>> {
         let keys: Vec<Vec<u8>> =
@@ -112,10 +114,10 @@ impl NameStartQuery {
                 for_each_start(&index, key, |info| {
                     found.push(info.clone());
                     count += info.doc_freq;
-                    Ok(count <= NAMED_MAX)
+                    Ok(count <= names_max)
                 })?;
             }
-            if count > NAMED_MAX {
+            if count > names_max {
                 return Ok(None);
             }
             if !found.is_empty() {

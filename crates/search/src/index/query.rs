@@ -12,9 +12,9 @@ use tantivy::schema::IndexRecordOption;
 
 use super::super::documents::{DocumentKind, KindSet, NAMED_KINDS, kinds_with_field};
 use super::budget::SearchBudget;
-use super::names::{ExactStartQuery, NameStartQuery};
+use super::names::{ExactStartQuery, NAMED_MAX, NameStartQuery};
 use super::phrases::{PhraseEnd, PhraseQuery};
-use super::schema::{IDENTITY, IndexFields, ORGANIZATION_ID, SERIAL_END, TermOwner};
+use super::schema::{CODE, IDENTITY, IndexFields, NAME, ORGANIZATION_ID, SERIAL_END, TermOwner};
 use super::words::{MatchMode, WordQuery, points};
 
 /// How many words of a query may have two typos: the first words of a pasted sentence say what is meant.
@@ -25,16 +25,29 @@ const SERIAL_END_CHARS_MIN: usize = 4;
 const NAME_START_CHARS_MIN: usize = 2;
 /// The digits of a whole hardware address.
 const MAC_DIGITS: usize = 12;
+/// The least characters of a serial number's beginning that mean it: the first ones are the maker's.
+const CODE_START_CHARS_MIN: usize = 4;
 /// Words of at most this many characters begin so many others that a query with several of them may be too expensive.
 const SHORT_WORD_CHARS: usize = 2;
+/// How many words of a query may be two words each that were typed without the space.
+const SPLITS_OF_FIRST: usize = 4;
 
-/// What short words of a query match.
+/// In how many ways the words of a query match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ShortWords {
-    /// The beginnings of words, as all others do.
-    Prefixes,
-    /// Whole words only.
-    Whole,
+pub enum Breadth {
+    /// In all.
+    Wide,
+    /// For queries that are too expensive otherwise: short words match whole words only, and none is split.
+    Narrow,
+}
+
+/// Whether names that begin with the query come first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NameStarts {
+    /// Unless there are many.
+    FirstIfFew,
+    First,
+    Ignored,
 }
 
 /// Builds queries. Every term begins with one of these owners, and all reads are counted in the budget.
@@ -43,14 +56,14 @@ pub struct QueryBuilder<'a> {
     pub searcher: &'a Searcher,
     /// The tenant with each of the kinds that are searched.
     pub owners: Arc<[TermOwner]>,
-    pub short_words: ShortWords,
+    pub breadth: Breadth,
+    pub name_starts: NameStarts,
     pub budget: Arc<SearchBudget>,
 }
 
-/// Whether a query has several words and short ones among them.
-pub fn has_short_words(query: &ParsedQuery) -> bool {
-    let is_short = |clause: &Clause| matches!(clause, Clause::Words(words) if find_short_word(words).is_some());
-    query.must.iter().filter(|clause| clause.is_text()).count() > 1 && query.must.iter().any(is_short)
+/// Whether a query has several words.
+pub fn has_several_texts(query: &ParsedQuery) -> bool {
+    query.must.iter().filter(|clause| clause.is_text()).count() > 1
 }
 
 fn find_short_word(words: &Words) -> Option<&str> {
@@ -59,14 +72,17 @@ fn find_short_word(words: &Words) -> Option<&str> {
 }
 
 impl QueryBuilder<'_> {
-    /// `resolve_names` resolves the name in a clause to ids.
+    /// The query, and whether names that begin with it come first. `resolve_names` resolves the name in a clause to ids.
     pub fn build_query(
         &self,
         query: &ParsedQuery,
         resolve_names: impl Fn(&Clause) -> Result<Vec<String>>,
-    ) -> Result<Box<dyn Query>> {
+    ) -> Result<(Box<dyn Query>, bool)> {
         let mut clauses: Vec<(Occur, Box<dyn Query>)> = Vec::new();
-        if let Some(text) = self.text_query(query).map_err(Error::internal)? {
+        let identity = query.identity();
+        let name_start = self.name_start_query(&identity).map_err(Error::internal)?;
+        let has_name_starts = name_start.is_some();
+        if let Some(text) = self.text_query(query, &identity, name_start).map_err(Error::internal)? {
             clauses.push((Occur::Must, text));
         }
         for clause in query.must.iter().filter(|clause| !clause.is_text()) {
@@ -77,7 +93,7 @@ impl QueryBuilder<'_> {
             let ids = resolve_names(clause)?;
             clauses.push((Occur::MustNot, self.strict_query(clause, &ids).map_err(Error::internal)?));
         }
-        Ok(Box::new(BooleanQuery::new(clauses)))
+        Ok((Box::new(BooleanQuery::new(clauses)), has_name_starts))
     }
 
     /// An owner's documents with an exact value, to resolve names.
@@ -86,7 +102,12 @@ impl QueryBuilder<'_> {
     }
 
     /// The documents that have all words and phrases, or that the query names as a whole. Phrases must be there in any case.
-    fn text_query(&self, query: &ParsedQuery) -> tantivy::Result<Option<Box<dyn Query>>> {
+    fn text_query(
+        &self,
+        query: &ParsedQuery,
+        identity: &Identity,
+        name_start: Option<Box<dyn Query>>,
+    ) -> tantivy::Result<Option<Box<dyn Query>>> {
         let texts: Vec<&Clause> = query.must.iter().filter(|clause| clause.is_text()).collect();
         if texts.is_empty() {
             return Ok(None);
@@ -95,10 +116,9 @@ impl QueryBuilder<'_> {
         for at in 0..texts.len() {
             all.push((Occur::Must, self.must_query(&texts, at)?));
         }
-        let identity = query.identity();
         all.extend(self.adjacency_query(&texts).map(|adjacency| (Occur::Should, adjacency)));
-        all.extend(self.name_start_query(&identity)?.map(|start| (Occur::Should, start)));
-        let named = self.identity_query(&identity)?;
+        all.extend(name_start.map(|start| (Occur::Should, start)));
+        let named = self.identity_query(identity)?;
         if texts.iter().any(|clause| matches!(clause, Clause::Phrase(_))) {
             all.extend(named.map(|named| (Occur::Should, named)));
             return Ok(Some(Box::new(BooleanQuery::new(all))));
@@ -139,12 +159,20 @@ impl QueryBuilder<'_> {
 
     /// The machines, people and customers whose name or address begins with the query.
     fn name_start_query(&self, identity: &Identity) -> tantivy::Result<Option<Box<dyn Query>>> {
-        let keys = identity.keys.iter().filter(|key| key.chars().count() >= NAME_START_CHARS_MIN);
-        let mut starts: Vec<(&str, &str)> = keys.map(|key| (IDENTITY, key.as_str())).collect();
+        if self.name_starts == NameStarts::Ignored {
+            return Ok(None);
+        }
+        let mut starts: Vec<(&str, &str)> = Vec::new();
+        for (name, chars_min) in [(NAME, NAME_START_CHARS_MIN), (CODE, CODE_START_CHARS_MIN)] {
+            let keys = identity.keys.iter().filter(|key| key.chars().count() >= chars_min);
+            starts.extend(keys.map(|key| (name, key.as_str())));
+        }
         starts.extend(identity.mac.as_ref().map(|mac| (QueryField::Mac.name(), mac.as_str())));
         starts.extend(identity.ip_start.as_ref().map(|ip| (QueryField::Ip.name(), ip.as_str())));
         let owners: Vec<&TermOwner> = self.owners_of(NAMED_KINDS.iter().copied().collect()).collect();
-        let found = NameStartQuery::find(self.searcher, self.fields.exact, &owners, &starts, points::NAME_START)?;
+        let names_max = if self.name_starts == NameStarts::First { u32::MAX } else { NAMED_MAX };
+        let found =
+            NameStartQuery::find(self.searcher, self.fields.exact, &owners, &starts, names_max, points::NAME_START)?;
         Ok(found.map(|query| -> Box<dyn Query> { Box::new(query) }))
     }
 
@@ -165,14 +193,18 @@ impl QueryBuilder<'_> {
     /// The words in a row, as they may be written: with umlauts or transcribed, apart or together, in full.
     fn spelling_queries(&self, words: &Words, texts: usize, at: usize) -> Vec<Box<dyn Query>> {
         let folded = words.tokens.folded.as_slice();
-        if self.short_words == ShortWords::Whole && texts > 1 && find_short_word(words).is_some() {
+        if self.breadth == Breadth::Narrow && texts > 1 && find_short_word(words).is_some() {
             return words.tokens.spellings().map(|spelling| self.whole_phrase_query(spelling)).collect();
         }
         let mut any: Vec<Box<dyn Query>> = Vec::new();
         for spelling in words.tokens.spellings() {
             any.push(match spelling {
                 // A typo in the transcription is a typo in the word.
-                [word] if spelling == folded => self.word_query(word, find_mode(word, at)),
+                [word] if spelling == folded => {
+                    let query = self.new_word_query(word, find_mode(word, at));
+                    let may_split = self.breadth == Breadth::Wide && at < SPLITS_OF_FIRST;
+                    Box::new(if may_split { query.or_split() } else { query })
+                }
                 [word] => self.word_query(word, MatchMode::Prefix),
                 several => self.phrase_query(several, PhraseEnd::Prefix),
             });
@@ -217,7 +249,7 @@ impl QueryBuilder<'_> {
         Ok(any)
     }
 
-    /// Two words of the query that stand together in the text. The last ones may be a prefix.
+    /// Two words of the query that stand together in the text.
     fn joined_query(&self, texts: &[&Clause], (first, second): (usize, usize)) -> Option<Box<dyn Query>> {
         let find_word = |at: usize| match texts.get(at)? {
             Clause::Words(words) => match words.tokens.folded.as_slice() {
@@ -227,8 +259,7 @@ impl QueryBuilder<'_> {
             _ => None,
         };
         let joined = join_words(&[find_word(first)?, find_word(second)?])?;
-        let mode = if second + 1 == texts.len() { MatchMode::Prefix } else { MatchMode::Exact };
-        Some(Box::new(self.new_word_query(&joined, mode).for_words(1)))
+        Some(Box::new(self.new_word_query(&joined, MatchMode::Prefix)))
     }
 
     /// A clause that matches as it is written. Exclusions match whole words only: excluding `lap` does not exclude laptops.

@@ -12,7 +12,7 @@ use tantivy::schema::{Field, IndexRecordOption, NumericOptions, Schema, TextFiel
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 use tantivy::{Index, IndexSettings, TantivyDocument, Term};
 
-use super::super::documents::{DocumentKind, KindSet, SearchDocument};
+use super::super::documents::{DocumentKind, IdentitySort, KindSet, SearchDocument};
 
 /// The version of this format and of text folding. It is part of every commit: an index with another number is rebuilt.
 pub const FORMAT: u32 = 2;
@@ -217,6 +217,9 @@ fn push_words(tokens: &mut String, words: &[PlacedWord]) {
 pub const ORGANIZATION_ID: &str = "organization_id";
 /// What a record is called as a whole.
 pub const IDENTITY: &str = "is";
+/// The same once more, where it is also found by its beginning.
+pub const NAME: &str = "name";
+pub const CODE: &str = "code";
 /// The serial number backwards: a value begins with what the number ends with.
 pub const SERIAL_END: &str = "serial_end";
 
@@ -224,7 +227,14 @@ fn exact_terms(document: &SearchDocument) -> Vec<(&'static str, String)> {
     let mut terms: Vec<(&'static str, String)> =
         document.exact.iter().map(|(field, value)| (field.name(), value.clone())).collect();
     terms.extend(document.organization_id.iter().map(|id| (ORGANIZATION_ID, id.clone())));
-    terms.extend(document.identities.iter().map(|key| (IDENTITY, key.clone())));
+    for (sort, key) in &document.identities {
+        terms.push((IDENTITY, key.clone()));
+        match sort {
+            IdentitySort::Name => terms.push((NAME, key.clone())),
+            IdentitySort::Code => terms.push((CODE, key.clone())),
+            IdentitySort::Uuid => {}
+        }
+    }
     terms.extend(document.serial.iter().map(|serial| (SERIAL_END, serial.chars().rev().collect())));
     terms
 }

@@ -206,8 +206,7 @@ pub fn prefix_end(start: &[u8]) -> Vec<u8> {
     end
 }
 
-/// A query for one word: its matching tokens are looked up in each segment, and the best one counts. Unless it must match
-/// exactly, it may also be two words in a row that were typed without the space.
+/// A query for one word: its matching tokens are looked up in each segment, and the best one counts.
 #[derive(Clone)]
 pub struct WordQuery {
     fields: IndexFields,
@@ -240,23 +239,27 @@ impl WordQuery {
             MatchMode::Typo(edits) => Some(Arc::new(typo_automaton(word, edits))),
             MatchMode::Exact | MatchMode::Prefix => None,
         };
-        let first_parts = split_word(word).iter().fold(0, |bits, split| bits | 1 << split.first.len());
         WordQuery {
             fields: *fields,
             owners: owners.clone(),
             word: word.into(),
             mode,
             typo,
-            first_parts,
+            first_parts: 0,
             words: 1,
             budget: budget.clone(),
         }
     }
 
-    /// Several words of the query that are written together. They are not split again.
+    /// Several words of the query that are written together.
     pub fn for_words(self, words: usize) -> Self {
-        let words = u8::try_from(words).unwrap_or(u8::MAX).min(points::WORDS_MAX);
-        WordQuery { words, first_parts: 0, ..self }
+        WordQuery { words: u8::try_from(words).unwrap_or(u8::MAX).min(points::WORDS_MAX), ..self }
+    }
+
+    /// Also as two words in a row that were typed without the space.
+    pub fn or_split(self) -> Self {
+        let first_parts = split_word(&self.word).iter().fold(0, |bits, split| bits | 1 << split.first.len());
+        WordQuery { first_parts, ..self }
     }
 
     /// Adds the documents of the owners' matching tokens in one column.

@@ -21,6 +21,15 @@ pub struct OpenIndex {
     pub index: Index,
     pub fields: IndexFields,
     pub reader: IndexReader,
+    /// The version of the format that its documents were written in.
+    pub format: u32,
+}
+
+impl OpenIndex {
+    /// Whether all documents were written by this version.
+    pub fn is_current(&self) -> bool {
+        self.format == FORMAT
+    }
 }
 
 /// Why an index has to be rebuilt, in words.
@@ -47,14 +56,14 @@ pub fn create_index(path: &Path) -> tantivy::Result<OpenIndex> {
     let index = Index::create(IndexDirectory::open(path)?, schema, schema::index_settings())?;
     schema::register_tokenizer(&index);
     let reader = open_reader(&index)?;
-    Ok(OpenIndex { path: path.into(), index, fields, reader })
+    Ok(OpenIndex { path: path.into(), index, fields, reader, format: FORMAT })
 }
 
 /// What each commit records of the state of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitState {
-    /// The index was written by this version.
-    pub is_current: bool,
+    /// See [`OpenIndex::format`].
+    format: u32,
     /// Every change up to this feed position is in the index.
     pub position: ChangePosition,
     /// The position that the store had saved before the commit. A store that has an earlier one is an older copy.
@@ -87,7 +96,7 @@ pub fn open_index(path: &Path) -> Result<(OpenIndex, CommitState), UnusableIndex
         // Files left by a process that was killed or ran out of space are not needed.
         remove_orphans(path, &meta).map_err(TantivyError::from)?;
         let reader = open_reader(&index)?;
-        Ok((OpenIndex { path: path.into(), index, fields, reader }, commit_state))
+        Ok((OpenIndex { path: path.into(), index, fields, reader, format: commit_state.format }, commit_state))
     });
     opened.unwrap_or_else(|_| Err(UnusableIndex("it is damaged".to_owned())))
 }
@@ -98,9 +107,9 @@ pub fn count_documents(path: &Path) -> tantivy::Result<u64> {
     Ok(meta.segments.iter().map(|segment| u64::from(segment.num_docs())).sum())
 }
 
-fn encode_payload(position: ChangePosition, saved_position: ChangePosition) -> String {
+fn encode_payload(format: u32, position: ChangePosition, saved_position: ChangePosition) -> String {
     format!(
-        "{FORMAT} {} {} {} {}",
+        "{format} {} {} {} {}",
         position.written_by, position.number, saved_position.written_by, saved_position.number
     )
 }
@@ -110,7 +119,7 @@ fn decode_payload(payload: &str) -> Option<CommitState> {
     let [format, written_by, number, saved_by, saved_number] = *numbers.as_slice() else { return None };
     let position = ChangePosition { written_by, number };
     let saved_position = ChangePosition { written_by: saved_by, number: saved_number };
-    Some(CommitState { is_current: format == i64::from(FORMAT), position, saved_position })
+    Some(CommitState { format: u32::try_from(format).ok()?, position, saved_position })
 }
 
 /// The memory of a writer: the least that tantivy accepts, and the amount for a build.
@@ -164,6 +173,7 @@ impl MergePolicy for DiskAwareMergePolicy {
 /// The writer of an index. After an error it is dropped, and the next one starts at the last commit.
 pub struct DocumentWriter {
     fields: IndexFields,
+    format: u32,
     reader: IndexReader,
     inner: IndexWriter,
 }
@@ -196,7 +206,8 @@ impl DocumentWriter {
         // No other writer exists now, and this one merges nothing before its first commit.
         remove_orphans(&opened.path, &opened.index.load_metas()?)?;
         inner.set_merge_policy(merge_policy);
-        Ok(DocumentWriter { fields: opened.fields, reader: opened.reader.clone(), inner })
+        let (fields, format) = (opened.fields, opened.format);
+        Ok(DocumentWriter { fields, format, reader: opened.reader.clone(), inner })
     }
 
     /// Adds a document without removing an older one of the same record.
@@ -213,7 +224,8 @@ impl DocumentWriter {
     pub fn commit_changes(&mut self, position: ChangePosition, saved_position: ChangePosition) -> tantivy::Result<()> {
         let mut prepared = self.inner.prepare_commit()?;
         // Every commit sets the payload: one without would remove it.
-        prepared.set_payload(&encode_payload(position, saved_position));
+        // The format stays that of the documents that were there before: an old index that is kept up to date is still old.
+        prepared.set_payload(&encode_payload(self.format, position, saved_position));
         prepared.commit()?;
         self.reader.reload()
     }

@@ -74,12 +74,16 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     if let Err(error) = kernel::startup::save_base_url(&store, &base_url).await {
         tracing::warn!(%error, "failed to save the base URL");
     }
+    // Before the first line: who reads it may stop the server at once.
+    let welcome = create_welcome(&store, &base_url, &args).await?;
     print_line(&format!(
         "Tenant Control {} listens on {bound} and is reached at {}",
         env!("CARGO_PKG_VERSION"),
         base_url.as_str()
     ));
-    welcome_first_admin(&store, &base_url, &args).await?;
+    if let Some(welcome) = welcome {
+        print_line(&welcome);
+    }
     let (stopped_at, broken) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
     let (stop_time, breaks, writer) = (stopped_at.clone(), broken.clone(), store.clone());
     let stop = async move {
@@ -107,11 +111,12 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     Ok(())
 }
 
-/// Creates, on an empty store, the first tenant and its admin, and prints a sign-in link.
-async fn welcome_first_admin(store: &Store, base_url: &BaseUrl, args: &ServeArgs) -> Result<()> {
-    let Some((tenant, user)) = create_first_admin(store).await? else { return Ok(()) };
+/// Creates, on an empty store, the first tenant and its admin. Returns what to tell whoever has started the server, with a
+/// sign-in link.
+async fn create_welcome(store: &Store, base_url: &BaseUrl, args: &ServeArgs) -> Result<Option<String>> {
+    let Some((tenant, user)) = create_first_admin(store).await? else { return Ok(None) };
     let token = create_signin_link(store, tenant.id, user.id).await?;
-    print_line(&format!(
+    Ok(Some(format!(
         "\nThis store is new. A tenant {:?} and its admin {} were made.\nSign in once, within {} minutes:\n\n  {}/signin?token={}\n\n\
          Another link: {}\n",
         tenant.slug,
@@ -121,8 +126,7 @@ async fn welcome_first_admin(store: &Store, base_url: &BaseUrl, args: &ServeArgs
         token.expose_secret(),
         args.store
             .command_line(&format!("admin session create --tenant {} --email {} --link", tenant.slug, user.email)),
-    ));
-    Ok(())
+    )))
 }
 
 async fn until_stopping(mut stopping: Receiver<bool>) -> Result<(), RecvError> {

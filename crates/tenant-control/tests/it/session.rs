@@ -42,7 +42,7 @@ over_http! {
             "actor": {"type": "user", "id": null, "name": "Someone", "email": "ann@acme.test"},
             "role": "technician",
             "platform_operator": false,
-            "scopes": ["organizations:*", "tickets:*", "workflows:*", "search:read", "inventory:read", "cloud:read", "backup:read", "analytics:read"],
+            "scopes": ["organizations:*", "users:read", "tickets:*", "workflows:*", "search:read", "inventory:read", "cloud:read", "backup:read", "analytics:read"],
             "expires_at": server.now().plus_ms(90 * MINUTE_MS).to_string(),
         });
         assert_eq!(session, wanted);

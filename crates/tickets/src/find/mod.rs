@@ -9,10 +9,11 @@ pub mod store;
 
 use std::collections::BTreeSet;
 
-use feature_kit::{IdOrNone, NO_ID, StoredWord, split_words, word_set};
+use feature_kit::{IdOrNone, NO_ID, StoredWord, stored_words};
 use fleet::devices::DeviceId;
 use kernel::base::{StringEnum, Timestamp, UserId};
 use people::organizations::OrganizationId;
+use search_language::text_words::TextWords;
 
 use super::{Priority, Ticket, TicketStatus, TicketType};
 
@@ -65,10 +66,8 @@ impl Filter {
         if self.words.is_empty() {
             return true;
         }
-        let subject = [split_words(subject).collect::<Vec<_>>()];
-        let has_start = |start: &String| subject.iter().flatten().any(|word| word.starts_with(start.as_str()));
-        let has_parts = |word: &StoredWord| split_words(word.written()).all(|part| has_start(&part));
-        self.words.iter().all(|word| has_parts(word) || word.is_in_any(&subject))
+        let subject = TextWords::new(subject);
+        self.words.iter().all(|word| word.has_parts_in(&subject))
     }
 
     /// The number of conditions, without the two times, which bound a walk in their own order.
@@ -127,10 +126,10 @@ impl Filter {
         for word in &self.words {
             match word.rows() {
                 [parts] => sets.extend(parts.iter().map(|part| vec![part.clone()])),
-                rows => sets.extend(
-                    [<[String]>::first, <[String]>::last]
-                        .map(|part| rows.iter().filter_map(|row| part(row)).cloned().collect()),
-                ),
+                rows => {
+                    let parts = [<[String]>::first, <[String]>::last];
+                    sets.extend(parts.map(|part| rows.iter().filter_map(|row| part(row)).cloned().collect()));
+                }
             }
         }
         sets.dedup();
@@ -224,6 +223,6 @@ pub fn index_terms(ticket: &Ticket) -> BTreeSet<String> {
     ]);
     terms.extend(ticket.device_ids.iter().map(|id| property_term(live, DEVICE, &id.to_string())));
     terms.extend(ticket.tags.iter().map(|tag| property_term(live, TAG, tag)));
-    terms.extend(word_set(&ticket.subject).iter().map(|word| property_term(live, WORD, word)));
+    terms.extend(stored_words(&ticket.subject).iter().map(|word| property_term(live, WORD, word)));
     terms
 }

@@ -6,10 +6,11 @@ pub mod store;
 
 use std::collections::BTreeSet;
 
-use feature_kit::{IdOrNone, Q_CHARS_MAX, StoredWord};
+use feature_kit::{IdOrNone, Q_CHARS_MAX, StoredWord, split_words};
 use kernel::base::{StringEnum, Timestamp};
 use kernel::store::ChangeKey;
 use people::organizations::OrganizationId;
+use search_language::text_words::TextWords;
 
 use crate::devices::{
     self, Device, DeviceHealth, DeviceStatus, Platform, StoredDevice, Type, VERSION_SEPARATOR, WarrantyStatus,
@@ -178,7 +179,7 @@ impl Filter {
         let words = self.words.iter().map(candidate_set_for_word);
         // One hostname or serial number is found by its words; of several, some other set is walked.
         let names = [&self.hostname, &self.serial_number].into_iter().filter_map(|any| match any.as_deref() {
-            Some([one]) => Some(candidate_set_for_word(&StoredWord::new(one))),
+            Some([one]) => Some(candidate_set_for_rows(&[split_words(one).collect()], None)),
             _ => None,
         });
         software.into_iter().chain(names).chain(words).chain(rest.into_iter().flatten()).collect()
@@ -187,25 +188,28 @@ impl Filter {
 
 /// Whether a word of `q` is a prefix in these fields, or of a hardware address in any notation. A whole hardware address
 /// matches nothing else: its parts are on too many devices to be searched one by one.
-fn matches_word(word: &StoredWord, fields: &[Vec<String>], mac: Option<&str>) -> bool {
+fn matches_word(word: &StoredWord, fields: &[TextWords], mac: Option<&str>) -> bool {
     if let Some(address) = parse_whole_mac(word.written()) {
-        return mac == Some(address.as_str()) || fields.iter().flatten().any(|known| known.starts_with(&address));
+        return mac == Some(address.as_str()) || fields.iter().any(|known| known.has_start(&address));
     }
     let of_mac = compact_mac(word.written()).zip(mac).is_some_and(|(digits, mac)| mac.starts_with(&digits));
     of_mac || word.is_in_any(fields)
 }
 
-/// The set of devices that a word may match: by the longest part of each of its rows, of which all but the last are whole
+fn candidate_set_for_word(word: &StoredWord) -> DeviceSet {
+    if let Some(address) = parse_whole_mac(word.written()) {
+        return DeviceSet::Prefixes { whole: Vec::new(), starts: vec![format_term(devices::WORD_TERM, &address)] };
+    }
+    candidate_set_for_rows(word.rows(), compact_mac(word.written()))
+}
+
+/// The set of devices that may have one of these rows: by the longest part of each, of which all but the last are whole
 /// words, or by the prefix of a hardware address. The first digits of an address are its maker's and shared by whole fleets,
 /// and so are the letters of a name such as `pc0042`: there the last part is used if it is long enough to be distinctive.
-fn candidate_set_for_word(word: &StoredWord) -> DeviceSet {
+fn candidate_set_for_rows(rows: &[Vec<String>], address: Option<String>) -> DeviceSet {
     let to_word_term = |text: &String| format_term(devices::WORD_TERM, text);
-    if let Some(address) = parse_whole_mac(word.written()) {
-        return DeviceSet::Prefixes { whole: Vec::new(), starts: vec![to_word_term(&address)] };
-    }
-    let address = compact_mac(word.written());
     let (mut wholes, mut starts): (BTreeSet<String>, BTreeSet<String>) = (BTreeSet::new(), BTreeSet::new());
-    for (index, row) in word.rows().iter().enumerate() {
+    for (index, row) in rows.iter().enumerate() {
         let Some((last, before)) = row.split_last() else { continue };
         let is_number = address.is_some() || index > 0 && last.bytes().all(|byte| byte.is_ascii_digit());
         let is_distinctive = is_number && last.len() >= DISTINCTIVE_DIGITS_MIN;
@@ -235,15 +239,20 @@ pub fn change_key(stored: &StoredDevice) -> ChangeKey<i64> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use feature_kit::split_words;
+    use feature_kit::stored_words;
+
+    fn stored(word: &str) -> StoredWord {
+        StoredWord::parse(word).unwrap()
+    }
 
     #[test]
     fn a_word_is_found_by_its_beginning_and_an_address_in_any_notation() {
         let fields = ["web-01.example", "192.168.7.10", "02:fc:00:00:00:01", "10001X", "1921"];
-        let known: Vec<Vec<String>> = fields.iter().map(|field| split_words(field).collect()).collect();
-        let found = |word: &str| matches_word(&StoredWord::new(word), &known, Some("02fc00000001"));
+        let known: Vec<TextWords> = fields.iter().map(|field| TextWords::new(field)).collect();
+        let found = |word: &str| matches_word(&stored(word), &known, Some("02fc00000001"));
         for word in [
             "web-01",
             "web01",
@@ -269,10 +278,10 @@ mod tests {
 
     #[test]
     fn a_whole_hardware_address_is_nothing_but_one() {
-        let known = |field: &str| vec![split_words(field).collect::<Vec<String>>()];
+        let known = |field: &str| vec![TextWords::new(field)];
         for word in ["02:fc:00:00:0a:01", "02-FC-00-00-0A-01", "02fc.0000.0a01", "02fc00-000a01", "02FC00000A01"] {
             assert_eq!(parse_whole_mac(word).as_deref(), Some("02fc00000a01"), "{word}");
-            let word = StoredWord::new(word);
+            let word = stored(word);
             assert!(matches_word(&word, &[], Some("02fc00000a01")), "{word:?}");
             assert!(
                 matches_word(&word, &known("02fc00000a01"), None),
@@ -285,7 +294,7 @@ mod tests {
         {
             assert_eq!(parse_whole_mac(word), None, "{word}");
         }
-        assert!(matches_word(&StoredWord::new("192.168.100.100"), &known("192.168.100.100"), None));
+        assert!(matches_word(&stored("192.168.100.100"), &known("192.168.100.100"), None));
     }
 
     /// The index must find every device that the filter accepts.
@@ -329,9 +338,9 @@ mod tests {
         let mut accepted = 0;
         for field in fields {
             let mac = compact_mac(field).filter(|mac| mac.len() == 12);
-            let own: Vec<String> = split_words(field).collect();
-            let known: Vec<Vec<String>> = [own].into_iter().chain(mac.clone().map(|mac| vec![mac])).collect();
-            let words = words.map(StoredWord::new);
+            let texts: Vec<&str> = [field].into_iter().chain(mac.as_deref()).collect();
+            let known: Vec<TextWords> = texts.iter().map(|text| TextWords::new(text)).collect();
+            let words = words.map(stored);
             for word in words.iter().filter(|word| matches_word(word, &known, mac.as_deref())) {
                 let (whole, starts) = match candidate_set_for_word(word) {
                     DeviceSet::Prefixes { whole, starts } => (whole, starts),
@@ -341,7 +350,10 @@ mod tests {
                     let own = format_term(devices::WORD_TERM, known);
                     whole.contains(&own) || starts.iter().any(|start| own.starts_with(start.as_str()))
                 };
-                assert!(known.iter().flatten().any(has), "{word:?} is found in {field}: {whole:?} {starts:?}");
+                assert!(
+                    texts.iter().flat_map(|text| stored_words(text)).any(|word| has(&word)),
+                    "{word:?} is found in {field}: {whole:?} {starts:?}"
+                );
                 accepted += 1;
             }
         }

@@ -129,9 +129,12 @@ fn a_record_is_known_by_each_of_its_names() {
     let uuid = "4c4c4544003057108054b7c04f4d3732";
     let device = IndexedDevice { display_name: some_text("Till 3"), ..sample_device() }.to_document();
     let grouped = "4c4c4544.0030.5710.8054b7c04f4d3732";
-    assert_eq!(device.identities, ["web01", "web01acmetest", "till3", "7xk2p13", grouped, uuid]);
+    let (name, code) = (IdentitySort::Name, IdentitySort::Code);
+    let expected = [(name, "web01"), (name, "web01acmetest"), (name, "till3"), (code, "7xk2p13")];
+    let expected = expected.into_iter().chain([grouped, uuid].map(|key| (IdentitySort::Uuid, key)));
+    assert!(expected.eq(device.identities.iter().map(|(sort, key)| (*sort, key.as_str()))), "{:?}", device.identities);
     assert_eq!(device.serial.as_deref(), Some("7xk2p13"));
-    assert_eq!(sample_ticket().to_document().identities, ["jira7"]);
+    assert_eq!(sample_ticket().to_document().identities, [(code, "jira7".to_owned())]);
     let bare =
         IndexedDevice { hostname: None, serial_number: some_text("-"), uuid: None, ..sample_device() }.to_document();
     assert_eq!((bare.identities, bare.serial), (Vec::new(), None));

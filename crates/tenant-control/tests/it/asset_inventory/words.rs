@@ -62,7 +62,7 @@ over_http! {
             ("q=web-01", &[WEB]), ("q=web-0", &[WEB]), ("q=db2", &[DB]), ("q=db-3", &[]), ("q=db3", &[]),
             ("q=db", &[DB, PRINTER]), ("q=принт", &[PRINTER]), ("q=ПРИ", &[PRINTER]),
             // The display name.
-            ("q=größe", &[DB]), ("q=GRÖ", &[DB]), ("q=groesse", &[DB]), ("q=juergen", &[DB]), ("q=daten", &[DB]), ("q=jürgen%27s", &[DB]), ("q=laserjet", &[PRINTER]),
+            ("q=größe", &[DB]), ("q=GRÖ", &[DB]), ("q=groesse", &[DB]), ("q=grosse", &[DB]), ("q=juergen", &[DB]), ("q=jurgen", &[DB]), ("q=jurgens", &[DB]), ("q=daten", &[DB]), ("q=jürgen%27s", &[DB]), ("q=laserjet", &[PRINTER]),
             ("q=4000", &[PRINTER]), ("q=400", &[PRINTER]),
             // The serial number and the model.
             ("q=7xk2", &[WEB]), ("q=7XK2P13", &[WEB]), ("q=r-640", &[WEB]), ("q=laserjet4000", &[PRINTER]), ("q=vm-56", &[DB]), ("q=4d+1a", &[DB]), ("q=r640", &[WEB]),
@@ -137,7 +137,7 @@ over_http! {
         finds(&server, &acme, &[
             ("q=db-2", &[DB]), ("q=192.0.2.1", &[WEB]), ("q=02-fc-00-f", &[DB]), ("q=02:fc:00:00:0a:01:00", &[]),
             ("q=10.1", &["left"]), ("q=10.1.3", &[]), ("q=10+1.3", &["right"]), ("q=1011", &["rack-1011"]),
-            ("q=dead-beef", &["dead-beef"]), ("q=deadbeef", &["hex"]), ("q=acme.web01", &[]), ("q=01.acme", &[]),
+            ("q=dead-beef", &["dead-beef"]), ("q=deadbeef", &["dead-beef", "hex"]), ("q=acme.web01", &[]), ("q=01.acme", &[]),
         ]).await;
     }
 

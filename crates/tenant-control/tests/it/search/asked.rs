@@ -139,7 +139,7 @@ over_http! {
             (" -printer -status:open", 2, "Something to look for is needed"),
             ("Foo:bar", 1, "There is no field `Foo`."),
             ("printer foo:\"bar baz\"", 9, "There is no field `foo`."),
-            ("foo:0x80070005", 1, "There is no field `foo`."),
+            ("foo:bar", 1, "There is no field `foo`."),
             ("-printer \"!\" -&", 1, "Something to look for is needed"),
             ("type:printer", 6, "There is no such type."),
             ("number:four", 8, "digits alone"),

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenant_control::features::search::health::check_index_health;
 use tenant_control::features::search::index::IndexQuery;
+use tenant_control::features::search::index::writer::{DocumentWriter, open_index};
 use tenant_control::features::search::requested_kinds;
 use tenant_control::features::search::service::SearchService;
 use tenant_control::features::search::synchronizer::IndexSynchronizer;
@@ -231,6 +232,23 @@ over_http! {
         indexed.catch_up().await;
         let all = ["Printer three", "Printer two", "Printer one"];
         assert_eq!(server.titles(&acme.admin, "printer").await, all);
+    }
+
+    async fn an_index_of_another_version_stays_one_while_it_is_kept_up_to_date(server: Server) {
+        let acme = server.tenant("acme").await;
+        called(&server, &acme, "Printer one").await;
+        let indexed = Indexed::of(&server).await;
+        let index = indexed.root().join(indexed.current());
+        let _data = indexed.stop();
+        date_back(&index);
+        // As it is while the new one is built, which may end before that is done.
+        let (opened, state) = open_index(&index).unwrap_or_else(|error| panic!("{}", error.0));
+        assert!(!opened.is_current());
+        let mut writer = DocumentWriter::for_updates(&opened).expect("a writer");
+        writer.commit_changes(state.position, state.saved_position).expect("a commit");
+        writer.close();
+        let (opened, _) = open_index(&index).unwrap_or_else(|error| panic!("{}", error.0));
+        assert!(!opened.is_current());
     }
 
     async fn a_second_keeper_in_a_folder_has_an_index_beside_it(server: Server) {

@@ -108,6 +108,27 @@ over_http! {
         assert!(first.starts_with("tkt_"), "{first}");
     }
 
+    async fn the_first_digits_of_what_nobody_types_are_no_names(setup: Setup) {
+        let server = generous(setup).await;
+        let acme = server.tenant("acme").await;
+        let server_dc = device(&server, &acme, "SRV-DC-01", |_| ()).await;
+        let first = ticket(&server, &acme, &json!({"subject": "The answer is 42, says AD"}), &[]).await;
+        for n in 0..10 {
+            device(&server, &acme, &format!("PC-{n}"), |full| {
+                let start = ["dc", "42", "ad"][n % 3];
+                full.device.uuid = Some(format!("{start}4c4544-0058-4b10-8032-b7c04f50313{n}"));
+                full.device.serial_number = Some(format!("{start}Q1200{n}"));
+            })
+            .await;
+        }
+        let _indexed = Indexed::of(&server).await;
+        for (q, id) in [("dc", server_dc.as_str()), ("42", id_of(&first)), ("ad", id_of(&first))] {
+            assert_eq!(search_first(&server, &acme, q).await, id, "{q}");
+        }
+        let machine = search_first(&server, &acme, "dcq12").await;
+        assert!(machine.starts_with("dev_") && machine != server_dc, "half a serial number: {machine}");
+    }
+
     async fn a_name_means_only_what_whoever_asks_may_see(server: Server) {
         let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
         device(&server, &acme, "WEB-01", |full| full.device.serial_number = some("7XK2P13")).await;
