@@ -23,10 +23,30 @@ pub struct PlacedWord {
     pub text: String,
 }
 
-/// The words of a text in every spelling that they are found by, in the order of their positions: folded, transcribed, and
-/// joined with their neighbours. A joined word has the positions of its first and of its last part, so that both neighbours
-/// are beside it.
+/// A word of a text, or several in one word: the positions of its first and of its last part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpannedWord {
+    pub first: usize,
+    pub last: usize,
+    pub text: String,
+}
+
+/// The words of a text in every spelling that they are found by, in the order of their positions. A joined word has the
+/// positions of its first and of its last part, so that both neighbours are beside it.
 pub fn placed_words(text: &str) -> Vec<PlacedWord> {
+    let mut words = Vec::new();
+    for SpannedWord { first, last, text } in spanned_words(text) {
+        if first != last {
+            words.push(PlacedWord { position: last, text: text.clone() });
+        }
+        words.push(PlacedWord { position: first, text });
+    }
+    words.sort_by_key(|word| word.position);
+    words
+}
+
+/// The words of a text in every spelling that they are found by: folded, transcribed, and joined with their neighbours.
+pub fn spanned_words(text: &str) -> Vec<SpannedWord> {
     let tokens = tokenize_text(text);
     let (mut joined, mut start) = (Vec::new(), 0);
     for (at, pair) in tokens.windows(2).enumerate() {
@@ -38,12 +58,9 @@ pub fn placed_words(text: &str) -> Vec<PlacedWord> {
         }
     }
     add_joined(tokens.get(start..).unwrap_or_default(), start, &mut joined);
-    let mut words = place_tokens(tokens);
-    if !joined.is_empty() {
-        words.append(&mut joined);
-        words.sort_by_key(|word| word.position);
-    }
-    words
+    let spans = place_tokens(tokens).into_iter();
+    let spans = spans.map(|PlacedWord { position, text }| SpannedWord { first: position, last: position, text });
+    spans.chain(joined).collect()
 }
 
 /// The words of an address, whose parts nobody writes together without the rest.
@@ -80,7 +97,7 @@ fn are_numbers(before: &str, after: &str) -> bool {
     before.ends_with(char::is_numeric) && after.starts_with(char::is_numeric)
 }
 
-fn add_joined(run: &[TextToken], start: usize, words: &mut Vec<PlacedWord>) {
+fn add_joined(run: &[TextToken], start: usize, words: &mut Vec<SpannedWord>) {
     if run.len() < 2 {
         return;
     }
@@ -90,7 +107,7 @@ fn add_joined(run: &[TextToken], start: usize, words: &mut Vec<PlacedWord>) {
     let transcribed = || join_words(&run.iter().map(transcribed_or_folded).collect::<Vec<_>>());
     let transcribed = if run.iter().any(|token| token.transcribed.is_some()) { transcribed() } else { None };
     for text in [Some(joined), transcribed].into_iter().flatten() {
-        words.extend([start, end].map(|position| PlacedWord { position, text: text.clone() }));
+        words.push(SpannedWord { first: start, last: end, text });
     }
 }
 

@@ -3,21 +3,21 @@
 
 use super::addresses::compact_mac_start;
 use super::fold::tokenize_text;
-use super::spellings::{join_words, placed_words, spell_out, split_word};
+use super::spellings::{SpannedWord, join_words, spanned_words, spell_out, split_word};
 
-/// The words of a text, in every spelling, by position.
+/// The words of a text, in every spelling, by the position of their first part.
 #[derive(Clone, Debug)]
 pub struct TextWords {
-    places: Vec<Vec<String>>,
+    places: Vec<Vec<SpannedWord>>,
 }
 
 impl TextWords {
     pub fn new(text: &str) -> Self {
-        let mut places: Vec<Vec<String>> = Vec::new();
-        for word in placed_words(text) {
-            places.resize_with(places.len().max(word.position + 1), Vec::new);
-            if let Some(place) = places.get_mut(word.position) {
-                place.push(word.text);
+        let mut places: Vec<Vec<SpannedWord>> = Vec::new();
+        for word in spanned_words(text) {
+            places.resize_with(places.len().max(word.first + 1), Vec::new);
+            if let Some(place) = places.get_mut(word.first) {
+                place.push(word);
             }
         }
         TextWords { places }
@@ -25,7 +25,7 @@ impl TextWords {
 
     /// Every spelling of every word.
     pub fn words(&self) -> impl Iterator<Item = &String> {
-        self.places.iter().flatten()
+        self.places.iter().flatten().map(|word| &word.text)
     }
 
     /// Whether a word of the text begins so.
@@ -35,13 +35,15 @@ impl TextWords {
 
     /// Whether the text has these words in a row, the last as a prefix.
     fn has_row(&self, row: &[String]) -> bool {
-        let Some((last, before)) = row.split_last() else { return false };
-        let is_row = |places: &[Vec<String>]| {
-            let Some((end, leading)) = places.split_last() else { return false };
-            leading.iter().zip(before).all(|(place, word)| place.contains(word))
-                && end.iter().any(|word| word.starts_with(last.as_str()))
-        };
-        self.places.windows(row.len()).any(is_row)
+        (0..self.places.len()).any(|at| self.has_row_at(at, row))
+    }
+
+    fn has_row_at(&self, at: usize, row: &[String]) -> bool {
+        let (Some(place), Some((word, rest))) = (self.places.get(at), row.split_first()) else { return false };
+        place.iter().any(|own| match rest {
+            [] => own.text.starts_with(word.as_str()),
+            rest => own.text == *word && self.has_row_at(own.last + 1, rest),
+        })
     }
 }
 
@@ -138,6 +140,7 @@ mod tests {
             ("web02", "WEB-01"),
             ("19.168", "192.168.7.10"),
             ("10005", "10.0.0.5"),
+            ("acme.web01", "web01.acme.test"),
             ("blues", "blue screen"),
         ] {
             assert!(!is_found(word, text), "{word} in {text}");

@@ -87,8 +87,9 @@ fn parse_filter(params: &mut Params) -> Result<Filter> {
     let numbers = any("number", "With any of these numbers, as a comma list.");
     let updated = "Changed at this moment or later; then in the order of their changes unless `sort` says otherwise. A \
                    reader that\ngoes on by cursor, or from the last `updated_at` it has seen, misses nothing.";
-    let q = QueryParam::new("q", "At most 10 words, each the beginning of a word of the subject.")
-        .with_length(1, Q_CHARS_MAX);
+    let q =
+        QueryParam::new("q", "At most 10 words, each the beginning of a word of the subject, however it is written.")
+            .with_length(1, Q_CHARS_MAX);
     Ok(Filter {
         status: params.take_enums(any("status", "Any of these, as a comma list."))?,
         priority: params.take_enums(any("priority", "Any of these, as a comma list."))?,

@@ -164,7 +164,7 @@ fn take_filter(params: &mut Params) -> Result<Filter> {
     let software =
         any("software", "With any of these installed, as a comma list: `name`, or `name@version`. Names ignore case.");
     let q = "At most 10 words, each the beginning of a word of the hostname, display name, serial number, model, primary \
-             address or\nhardware address, the last in any notation.";
+             address or\nhardware address, the last in any notation and the others however they are written.";
     let updated = "Changed at this moment or later, in the order of the changes, with deleted devices as tombstones. A reader \
                    that\ngoes on by cursor, or from the last `updated_at` it has seen, misses nothing. What is deleted is shown whatever\n\
                    `software` it had.";

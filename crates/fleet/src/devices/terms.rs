@@ -43,8 +43,9 @@ pub fn fold_os_name(name: &str) -> String {
     name.to_ascii_lowercase()
 }
 
-/// All terms of a device; its software is indexed separately. A deleted device has none. A change of this function needs a
-/// migration that rewrites the terms of all devices, because saving a device writes only the difference of two results.
+/// All terms of a device; its software is indexed separately. A deleted device has none. Saving a device writes only the
+/// difference of two results: a term that is new here is missing from older devices until its value changes, and one that is
+/// no longer here needs a migration that deletes it.
 pub fn terms_of(device: &Device) -> BTreeSet<String> {
     if device.deleted_at.is_some() {
         return BTreeSet::new();

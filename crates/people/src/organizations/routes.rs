@@ -54,7 +54,7 @@ fn parse_filter(params: &mut Params) -> Result<Filter> {
     let external_id = QueryParam::new("external_id", "The one with this id of another system.").with_length(1, 200);
     let archived = "`true`: only those that are archived; `false`: only the others, as when omitted. With `updated_since`, both \
                     come\nwhen it is omitted.";
-    let q = "At most 10 words, each the beginning of a word of the name, the slug, the external id or a domain.";
+    let q = "At most 10 words, each the beginning of a word of the name, the slug, the external id or a domain,\nhowever it is written.";
     let updated = "Changed at this moment or later, in the order of the changes, archived ones too. A reader that goes on by \
                    cursor,\nor from the last `updated_at` it has seen, misses nothing but what is deleted, which the event\n\
                    `organization.deleted` tells.";

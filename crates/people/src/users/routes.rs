@@ -47,7 +47,8 @@ impl FromParams for ListQuery {
         let email = QueryParam::new("email", "With this e-mail address, in any case.").with_length(3, 254);
         let role = any("role", "With any of these roles, as a comma list.");
         let status = any("status", "Any of these, as a comma list. Without it: all, disabled or not.");
-        let q = "At most 10 words, each the beginning of a word of the name or the e-mail address.";
+        let q =
+            "At most 10 words, each the beginning of a word of the name or the e-mail address, however it is\nwritten.";
         let updated = "Changed at this moment or later, in the order of the changes. A reader that goes on by cursor, or from \
                        the last\n`updated_at` it has seen, misses nothing.";
         Ok(ListQuery {
