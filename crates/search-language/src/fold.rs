@@ -106,14 +106,21 @@ impl Iterator for TextTokens<'_> {
     }
 }
 
+/// What may still be added to the last token.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum LastToken {
+    #[default]
+    Nothing,
+    /// Marks: it is a character that stands alone.
+    Marks,
+    Letters,
+}
+
 /// Collects folded characters into tokens. The last token may still grow.
 #[derive(Default)]
 struct TokenCutter {
     tokens: VecDeque<TextToken>,
-    /// Whether the next character still belongs to the last token.
-    is_open: bool,
-    /// Whether the last token is a character that stands alone.
-    is_alone: bool,
+    last: LastToken,
     /// Whether the last token was truncated, so that no short character is appended after a long one was dropped; and the
     /// same of its transcription.
     is_full: bool,
@@ -122,14 +129,14 @@ struct TokenCutter {
 
 impl TokenCutter {
     fn is_empty(&self) -> bool {
-        self.tokens.is_empty() && !self.is_open
+        self.tokens.is_empty() && self.last == LastToken::Nothing
     }
 
     /// Whether the first token can no longer grow.
     fn is_complete(&self) -> bool {
         match self.tokens.len() {
             0 => false,
-            1 => !self.is_open,
+            1 => self.last == LastToken::Nothing,
             _ => true,
         }
     }
@@ -151,12 +158,12 @@ impl TokenCutter {
 
     fn push_folded(&mut self, c: char, start: usize, end: usize) {
         if !c.is_alphanumeric() {
-            self.is_open = false;
+            self.last = LastToken::Nothing;
             return;
         }
         let stands_alone = stands_alone(c);
         match self.tokens.back_mut() {
-            Some(token) if self.is_open && !self.is_alone && !stands_alone => {
+            Some(token) if self.last == LastToken::Letters && !stands_alone => {
                 token.end = end;
                 self.is_full = self.is_full || !push_within(&mut token.text, c);
                 if let Some(transcribed) = &mut token.transcribed {
@@ -168,12 +175,14 @@ impl TokenCutter {
                 (self.is_full, self.is_transcription_full) = (false, false);
             }
         }
-        (self.is_open, self.is_alone) = (true, stands_alone);
+        self.last = if stands_alone { LastToken::Marks } else { LastToken::Letters };
     }
 
     /// Adds what a transcription writes for a mark on the last letter: `e` for the dots of `ü`.
     fn transcribe_last(&mut self, mark: char) {
-        let Some(token) = self.tokens.back_mut().filter(|_| self.is_open && !self.is_full) else { return };
+        let Some(token) = self.tokens.back_mut().filter(|_| self.last != LastToken::Nothing && !self.is_full) else {
+            return;
+        };
         let Some(added) = token.text.chars().next_back().and_then(|letter| transcribe_mark(letter, mark)) else {
             return;
         };
@@ -183,7 +192,7 @@ impl TokenCutter {
 
     /// A dropped mark still belongs to the word before it, or a highlight would end between the two.
     fn extend_last(&mut self, end: usize) {
-        if let Some(token) = self.tokens.back_mut().filter(|_| self.is_open) {
+        if let Some(token) = self.tokens.back_mut().filter(|_| self.last != LastToken::Nothing) {
             token.end = end;
         }
     }

@@ -48,14 +48,12 @@ impl<'a> QueryReader<'a> {
             let tokens = tokens_of(text);
             return Ok((!tokens.folded.is_empty()).then_some(Clause::Phrase(tokens)));
         }
-        match find_field_name(self.rest) {
-            Some(name) => self.read_field(name),
-            None => {
-                let word = self.read_word();
-                let is_mark = word.strip_suffix(':').is_some_and(is_reply_mark) && !self.rest.trim_start().is_empty();
-                Ok(clause_from_word(word).filter(|_| !is_mark))
-            }
+        if let Some(name) = find_field_name(self.rest) {
+            return self.read_field(name);
         }
+        let word = self.read_word();
+        let is_mark = word.strip_suffix(':').is_some_and(is_reply_mark) && !self.rest.trim_start().is_empty();
+        Ok(clause_from_word(word).filter(|_| !is_mark))
     }
 
     fn read_field(&mut self, name: &str) -> Result<Option<Clause>, QueryError> {

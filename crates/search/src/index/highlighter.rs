@@ -313,7 +313,7 @@ mod tests {
             ("web-01", "web01, 01", "<em>web01</em>, 01"),
             ("blue screen", "a bluescreen", "a <em>bluescreen</em>"),
             ("bluescreen", "a blue screens", "a <em>blue</em> <em>screens</em>"),
-            ("tealeaf", "tea for leaf, tea leafs", "tea for leaf, <em>tea</em> <em>leafs</em>"),
+            ("teatime", "tea for time, tea times", "tea for time, <em>tea</em> <em>times</em>"),
             ("ad", "a domain of AD", "a domain of <em>AD</em>"),
             ("email", "an E-Mail", "an <em>E</em>-<em>Mail</em>"),
             ("win11", "Windows 11", "<em>Windows</em> <em>11</em>"),
