@@ -15,7 +15,7 @@ use super::file::{File, Reader};
 use crate::harness::Outcome;
 
 /// Those of the file in their order: how each is written.
-const COLUMNS: [(&str, Form); 46] = [
+const COLUMNS: [(&str, Form); 48] = [
     ("id", Form::Plain),
     ("hostname", Form::Text),
     ("display_name", Form::Text),
@@ -38,6 +38,8 @@ const COLUMNS: [(&str, Form); 46] = [
     ("cpu_sockets", Form::Plain),
     ("cpu_cores", Form::Plain),
     ("memory_bytes", Form::Plain),
+    ("firmware", Form::Text),
+    ("page_count", Form::Plain),
     ("primary_ip", Form::Text),
     ("primary_mac", Form::Text),
     ("last_logged_user", Form::Text),

@@ -37,7 +37,7 @@ pub use identity::{
 };
 pub use message::{AgentMessage, MessageFormat, detect_format};
 pub use network_cards::is_virtual_interface;
-pub use parts::{Cpu, DeviceType, Disk, Nic, Os, Platform, Software, Volume};
+pub use parts::{Cpu, DeviceType, Disk, Nic, Os, Platform, Port, Software, Supply, Volume};
 pub use refusal::{ReportRefusal, ReportRefusalKind};
 pub use sections::{
     AgentInfo, AgentReport, Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry, OperatingSystem,

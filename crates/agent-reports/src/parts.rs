@@ -93,6 +93,35 @@ pub struct Nic {
     pub ips: Vec<String>,
 }
 
+/// A port that a cable or an antenna belongs to; VLANs, loopbacks, tunnels and port channels are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[schema(as = DevicePort)]
+pub struct Port {
+    #[schema(required)]
+    pub name: Option<String>,
+    #[schema(required)]
+    pub mac: Option<String>,
+    /// `up` or `down`.
+    #[schema(required)]
+    pub status: Option<String>,
+    #[schema(required)]
+    pub speed_bps: Option<i64>,
+    /// The untagged VLAN.
+    #[schema(required)]
+    pub vlan: Option<i64>,
+}
+
+/// What a printer uses up: toner, ink, drums, kits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[schema(as = DeviceSupply)]
+pub struct Supply {
+    /// As agents name it: `tonerblack`, `cartridgecyan`, `drummagenta`, `wastetoner`.
+    pub name: String,
+    /// What is left; null where the printer says no more than that there is some.
+    #[schema(required)]
+    pub level_percent: Option<i64>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[schema(as = DeviceSoftware)]
 pub struct Software {

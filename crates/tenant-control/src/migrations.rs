@@ -34,6 +34,7 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0018_sealed_sign_on"
     "0019_lane_wakes"
     "0020_matching"
+    "0021_network_devices"
 };
 
 #[cfg(test)]

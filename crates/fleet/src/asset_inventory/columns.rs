@@ -34,6 +34,8 @@ const COLUMNS: &[InventoryColumn] = &[
     ("cpu", "cpu.sockets", |device, line| line.push_plain(device.cpu.sockets)),
     ("cpu", "cpu.cores", |device, line| line.push_plain(device.cpu.cores)),
     ("memory_bytes", "memory_bytes", |device, line| line.push_plain(device.memory_bytes)),
+    ("firmware", "firmware", |device, line| line.push_optional(device.firmware.as_deref())),
+    ("page_count", "page_count", |device, line| line.push_plain(device.page_count)),
     ("primary_ip", "primary_ip", |device, line| line.push_optional(device.primary_ip.as_deref())),
     ("primary_mac", "primary_mac", |device, line| line.push_optional(device.primary_mac.as_deref())),
     ("last_logged_user", "last_logged_user", |device, line| line.push_optional(device.last_logged_user.as_deref())),

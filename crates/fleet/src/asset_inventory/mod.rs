@@ -17,7 +17,9 @@ use utoipa::ToSchema;
 kernel::string_enum! {
     /// Lists of a device that come only when they are asked for.
     #[schema(as = DevicePart)]
-    pub enum DevicePart { Software "software", Disks "disks", Volumes "volumes", Nics "nics" }
+    pub enum DevicePart {
+        Software "software", Disks "disks", Volumes "volumes", Nics "nics", Ports "ports", Supplies "supplies",
+    }
 }
 
 kernel::string_enum! {

@@ -137,6 +137,7 @@ fn estimate_size_bytes(row: &InventoryDevice) -> usize {
         &device.serial_number,
         &device.asset_tag,
         &device.cpu.model,
+        &device.firmware,
         &device.last_logged_user,
         &device.agent.name,
         &device.agent.version,

@@ -13,7 +13,7 @@ use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::DevicePart;
-use crate::devices::{Device, DeviceChange, Disk, Nic, Software, Volume};
+use crate::devices::{Device, DeviceChange, Disk, Nic, Port, Software, Supply, Volume};
 
 /// The fields and parts of each device in a response.
 #[derive(Clone, Debug, Default)]
@@ -103,6 +103,8 @@ impl PartialSchema for InventoryDevice {
         object.properties.insert("volumes".into(), list(Volume::name(), when_included));
         object.properties.insert("nics".into(), list(Nic::name(), when_included));
         object.properties.insert("software".into(), list(Software::name(), when_included));
+        object.properties.insert("ports".into(), list(Port::name(), when_included));
+        object.properties.insert("supplies".into(), list(Supply::name(), when_included));
         let history =
             "With `id` alone: what changed, oldest first; the last 1000 and about 4 MB of it. All is `view=history`.";
         object.properties.insert("history".into(), list(DeviceChange::name(), history));
@@ -124,6 +126,8 @@ impl ToSchema for InventoryDevice {
             (Volume::name(), Volume::schema()),
             (Nic::name(), Nic::schema()),
             (Software::name(), Software::schema()),
+            (Port::name(), Port::schema()),
+            (Supply::name(), Supply::schema()),
             (DeviceChange::name(), DeviceChange::schema()),
         ] {
             schemas.push((name.into_owned(), schema));

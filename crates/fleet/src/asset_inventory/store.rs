@@ -21,6 +21,8 @@ kernel::statements! {
     VOLUMES = "SELECT number, volumes FROM device_parts WHERE tenant_id = $1";
     NICS = "SELECT number, nics FROM device_parts WHERE tenant_id = $1";
     SOFTWARE = "SELECT number, software FROM device_parts WHERE tenant_id = $1";
+    PORTS = "SELECT number, ports FROM device_parts WHERE tenant_id = $1";
+    SUPPLIES = "SELECT number, supplies FROM device_parts WHERE tenant_id = $1";
     CHANGES_BEFORE = "SELECT version, size_bytes FROM device_changes WHERE tenant_id = $1 AND number = $2 AND version < $3
         ORDER BY version DESC LIMIT $4";
     HISTORY = kernel::sql![CHANGE_COLUMNS, " AND number = $2 AND version >= $3 ORDER BY version LIMIT $4"];
@@ -106,6 +108,8 @@ pub async fn load_parts(db: &Db, include: &[DevicePart], numbers: &[i64]) -> Res
             DevicePart::Volumes => ("volumes", VOLUMES),
             DevicePart::Nics => ("nics", NICS),
             DevicePart::Software => ("software", SOFTWARE),
+            DevicePart::Ports => ("ports", PORTS),
+            DevicePart::Supplies => ("supplies", SUPPLIES),
         };
         let select = Select::new(sql).where_in("number", numbers.iter().copied()).limit(numbers.len());
         // Thousands of packages are a megabyte of text.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Device, FullDevice, Nic, Volume};
+use super::{Device, FullDevice, Nic, Port, Supply, Volume};
 
 /// A change of a list names at most so many elements on each side, in at most so many bytes.
 const LISTED_MAX: usize = 100;
@@ -57,7 +57,7 @@ pub struct DeviceDifferences {
 /// Fields that the server maintains itself. They are not changes of the device.
 const OBSERVED_FIELDS: [&str; 5] = ["version", "created_at", "updated_at", "last_seen_at", "inventory_at"];
 /// Fields that change nearly every day: events about them would be noise.
-const UNPUBLISHED_FIELDS: [&str; 3] = ["last_boot_at", "last_logged_user", "agent"];
+const UNPUBLISHED_FIELDS: [&str; 4] = ["last_boot_at", "last_logged_user", "agent", "page_count"];
 
 pub fn compare_devices(old: &FullDevice, new: &FullDevice) -> Result<DeviceDifferences> {
     let mut found = compare_fields(&old.device, &new.device)?;
@@ -73,6 +73,16 @@ pub fn compare_devices(old: &FullDevice, new: &FullDevice) -> Result<DeviceDiffe
     found.compare_list("nics", &lasting(&before.nics), &lasting(&after.nics))?;
     found.has_changes |= before.volumes != after.volumes || before.nics != after.nics;
     found.compare_list("software", &before.software, &after.software)?;
+    // Links go up and down with the machines at their other ends, and supplies are used up every day.
+    let lasting = |ports: &[Port]| -> Vec<Port> {
+        ports.iter().map(|port| Port { status: None, speed_bps: None, ..port.clone() }).collect()
+    };
+    found.compare_list("ports", &lasting(&before.ports), &lasting(&after.ports))?;
+    let named = |supplies: &[Supply]| -> Vec<Supply> {
+        supplies.iter().map(|supply| Supply { level_percent: None, ..supply.clone() }).collect()
+    };
+    found.compare_list("supplies", &named(&before.supplies), &named(&after.supplies))?;
+    found.has_changes |= before.ports != after.ports || before.supplies != after.supplies;
     Ok(found)
 }
 

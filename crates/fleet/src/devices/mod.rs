@@ -33,7 +33,9 @@ use utoipa::ToSchema;
 
 use people::organizations::OrganizationId;
 
-pub use agent_reports::{Cpu, DeviceType as Type, Disk, Nic, Os, Platform, Software, Volume, compact_mac};
+pub use agent_reports::{
+    Cpu, DeviceType as Type, Disk, Nic, Os, Platform, Port, Software, Supply, Volume, compact_mac,
+};
 pub use changes::{DeviceChanges, FieldChange, compare_devices};
 pub use index::store::size_class;
 pub use rules::{DEVICES_MAX, DeviceSettings, next_check_at, update_derived_fields};
@@ -121,6 +123,12 @@ pub struct Device {
     pub cpu: Cpu,
     #[schema(required)]
     pub memory_bytes: Option<i64>,
+    /// Of what was scanned over the network: a switch, a printer. Null for computers.
+    #[schema(required)]
+    pub firmware: Option<String>,
+    /// All pages that a printer has printed.
+    #[schema(required)]
+    pub page_count: Option<i64>,
     #[schema(required)]
     pub primary_ip: Option<String>,
     /// With colons, in small letters.
@@ -239,6 +247,8 @@ pub struct DeviceParts {
     pub nics: Vec<Nic>,
     /// Sorted by name.
     pub software: Vec<Software>,
+    pub ports: Vec<Port>,
+    pub supplies: Vec<Supply>,
 }
 
 /// The device in the examples of the API document.
@@ -251,6 +261,7 @@ fn example_device() -> Value {
         "model": "PowerEdge R640", "serial_number": "7XK2P13", "asset_tag": null,
         "uuid": "4c4c4544-0058-4b10-8032-b7c04f503133",
         "cpu": {"model": "Intel(R) Xeon(R) Silver 4210", "sockets": 2, "cores": 20}, "memory_bytes": 68_719_476_736_i64,
+        "firmware": null, "page_count": null,
         "primary_ip": "192.0.2.10", "primary_mac": "02:fc:00:00:00:01", "last_logged_user": "root",
         "last_boot_at": "2026-11-14T23:57:31.000Z", "needs_reboot": null,
         "patch": {"pending": null, "failed": null, "last_installed_at": null},

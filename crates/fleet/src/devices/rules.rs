@@ -2,7 +2,7 @@
 
 use kernel::base::{DAY_MS, HOUR_MS, Timestamp};
 
-use super::{Device, DeviceHealth, DeviceStatus, FullDevice, Platform, Volume, WarrantyStatus};
+use super::{Device, DeviceHealth, DeviceStatus, FullDevice, Platform, Supply, Volume, WarrantyStatus};
 
 /// How long a device may be silent, as configured by the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,9 @@ const FULL_PERCENT: i64 = 5;
 
 /// Smaller volumes are boot and recovery partitions, which are full from the first day.
 const JUDGED_BYTES_MIN: i64 = 2_000_000_000;
+
+/// A supply with so much left needs attention: a new one takes days to arrive.
+const LOW_SUPPLY_PERCENT: i64 = 10;
 
 /// Filesystems that are always full or are not disks.
 const IGNORED_FILESYSTEMS: [&str; 24] = [
@@ -106,12 +109,19 @@ pub fn health_of(full: &FullDevice) -> DeviceHealth {
     let needs_attention = worst_free.is_some_and(|percent| percent < NEARLY_FULL_PERCENT)
         || device.needs_reboot == Some(true)
         || device.warranty.status == WarrantyStatus::Expired
+        || full.parts.supplies.iter().any(is_low)
         || device.status == DeviceStatus::Stale;
     match (is_unhealthy, needs_attention) {
         (true, _) => DeviceHealth::Unhealthy,
         (false, true) => DeviceHealth::NeedsAttention,
         (false, false) => DeviceHealth::Healthy,
     }
+}
+
+/// Whether a supply runs out. Printers do not agree whether the level of a waste container is what is in it or what still
+/// fits.
+fn is_low(supply: &Supply) -> bool {
+    !supply.name.starts_with("waste") && supply.level_percent.is_some_and(|percent| percent <= LOW_SUPPLY_PERCENT)
 }
 
 /// In whole percent; `None` for volumes that are not judged.

@@ -28,12 +28,14 @@ kernel::statements! {
     BY_ID = kernel::sql![SELECT_DEVICES, " AND id = $2 AND deleted_at IS NULL"];
     BY_NUMBER = kernel::sql![SELECT_DEVICES, " AND number = $2 AND deleted_at IS NULL"];
     NUMBER = "SELECT number FROM devices WHERE tenant_id = $1 AND id = $2";
-    PARTS = "SELECT disks, volumes, nics, software FROM device_parts WHERE tenant_id = $1 AND number = $2";
+    PARTS = "SELECT disks, volumes, nics, software, ports, supplies FROM device_parts WHERE tenant_id = $1 AND number = $2";
     NEXT_NUMBER = "UPDATE tenant_clocks SET device_number = device_number + 1 WHERE tenant_id = $1 RETURNING device_number";
     INSERT = DeviceRecordColumns::INSERT;
     UPDATE = DeviceRecordColumns::UPDATE;
-    INSERT_PARTS = "INSERT INTO device_parts (tenant_id, number, disks, volumes, nics, software) VALUES ($1, $2, $3, $4, $5, $6)";
-    UPDATE_PARTS = "UPDATE device_parts SET disks = $3, volumes = $4, nics = $5, software = $6 WHERE tenant_id = $1 AND number = $2";
+    INSERT_PARTS = "INSERT INTO device_parts (tenant_id, number, disks, volumes, nics, software, ports, supplies)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+    UPDATE_PARTS = "UPDATE device_parts SET disks = $3, volumes = $4, nics = $5, software = $6, ports = $7, supplies = $8
+        WHERE tenant_id = $1 AND number = $2";
     DELETE_PARTS = "DELETE FROM device_parts WHERE tenant_id = $1 AND number = $2";
     INSERT_REPORT = "INSERT INTO device_reports (tenant_id, device, last_seen_at, inventory_at, check_at, digest)
         VALUES ($1, $2, $3, $4, $5, $6)";
@@ -256,6 +258,8 @@ fn parts_row(number: i64, parts: &DeviceParts) -> Result<Vec<Value>> {
         to_json(&parts.volumes)?.into(),
         to_json(&parts.nics)?.into(),
         to_json(&parts.software)?.into(),
+        to_json(&parts.ports)?.into(),
+        to_json(&parts.supplies)?.into(),
     ])
 }
 

@@ -13,7 +13,7 @@ kernel::columns! {
     pub struct DeviceRecordColumns in "devices" by id, number {
         id, number, hostname, display_name, r#type = "type", platform, os_name, os_version, os_build, os_kernel,
         os_arch, status, health, organization_id, manufacturer, model, serial_number, asset_tag, uuid, cpu_model,
-        cpu_sockets, cpu_cores, memory_bytes, primary_ip, primary_mac, last_logged_user, last_boot_at, needs_reboot,
+        cpu_sockets, cpu_cores, memory_bytes, firmware, page_count, primary_ip, primary_mac, last_logged_user, last_boot_at, needs_reboot,
         patch_pending, patch_failed, patch_last_installed_at, warranty_start_date, warranty_end_date, warranty_status,
         agent_name, agent_version, agent_device_id, agent_tag, tags, custom_fields, possible_duplicate_of, first_seen_at,
         deleted_at, version, created_at, updated_at, sequence,
@@ -45,7 +45,7 @@ impl FromRow for StoredDevice {
         let text = |index: usize| row.get::<String>(index);
         let device = kernel::read_record!(row, DeviceRecordColumns => Device {
             id, hostname, display_name, organization_id, manufacturer, model, serial_number, asset_tag, uuid,
-            memory_bytes, primary_ip, primary_mac, last_logged_user, last_boot_at, needs_reboot, possible_duplicate_of,
+            memory_bytes, firmware, page_count, primary_ip, primary_mac, last_logged_user, last_boot_at, needs_reboot, possible_duplicate_of,
             first_seen_at, deleted_at, version, created_at, updated_at;
             r#type: Type::from_stored(&text(AT.r#type)?)?,
             platform: Platform::from_stored(&text(AT.platform)?)?,
@@ -116,6 +116,8 @@ impl StoredDevice {
             cpu_sockets: device.cpu.sockets.into(),
             cpu_cores: device.cpu.cores.into(),
             memory_bytes: device.memory_bytes.into(),
+            firmware: device.firmware.as_deref().into(),
+            page_count: device.page_count.into(),
             primary_ip: device.primary_ip.as_deref().into(),
             primary_mac: device.primary_mac.as_deref().into(),
             last_logged_user: device.last_logged_user.as_deref().into(),
@@ -145,7 +147,7 @@ impl StoredDevice {
     }
 }
 
-/// The columns are disks, volumes, nics and software, in this order.
+/// The columns are disks, volumes, nics, software, ports and supplies, in this order.
 impl FromRow for DeviceParts {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         Ok(DeviceParts {
@@ -153,6 +155,8 @@ impl FromRow for DeviceParts {
             volumes: row.get_json(1)?,
             nics: row.get_json(2)?,
             software: row.get_json(3)?,
+            ports: row.get_json(4)?,
+            supplies: row.get_json(5)?,
         })
     }
 }

@@ -173,6 +173,8 @@ pub fn blank_device(now: Timestamp) -> FullDevice {
         uuid: None,
         cpu: Cpu::default(),
         memory_bytes: None,
+        firmware: None,
+        page_count: None,
         primary_ip: None,
         primary_mac: None,
         last_logged_user: None,

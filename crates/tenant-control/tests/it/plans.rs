@@ -111,6 +111,8 @@ const COMPOSED: &[&str] = &[
     "VOLUMES",
     "NICS",
     "SOFTWARE",
+    "PORTS",
+    "SUPPLIES",
 ];
 
 /// Whether a statement is the beginning of a list; what has an order has all it needs.
@@ -162,7 +164,7 @@ const INVENTORY_FILTERS: &[&str] = &[
     "&q=host",
     "&q=h+02fc",
     "&health=healthy,unknown&status=offline,online&software=bash",
-    "&include=disks,volumes,nics,software",
+    "&include=disks,volumes,nics,software,ports,supplies",
     "&hostname=host-1",
     "&serial_number=a,b",
     "&os=debian",

@@ -64,7 +64,7 @@ pub struct ImportFile {
 /// A column, and how it sets its field of a device, or says what is wrong with the value.
 type ImportColumn = (&'static str, fn(&mut Device, &Value) -> Result<(), String>);
 
-const COLUMNS: [ImportColumn; 28] = [
+const COLUMNS: [ImportColumn; 30] = [
     ("hostname", |device, value| set_value(&mut device.hostname, value, parse_label)),
     ("display_name", |device, value| set_value(&mut device.display_name, value, parse_label)),
     ("os.name", |device, value| set_value(&mut device.os.name, value, parse_label)),
@@ -86,6 +86,8 @@ const COLUMNS: [ImportColumn; 28] = [
     ("cpu.sockets", |device, value| set_value(&mut device.cpu.sockets, value, parse_number)),
     ("cpu.cores", |device, value| set_value(&mut device.cpu.cores, value, parse_number)),
     ("memory_bytes", |device, value| set_value(&mut device.memory_bytes, value, parse_number)),
+    ("firmware", |device, value| set_value(&mut device.firmware, value, parse_label)),
+    ("page_count", |device, value| set_value(&mut device.page_count, value, parse_number)),
     ("patch.pending", |device, value| set_value(&mut device.patch.pending, value, parse_number)),
     ("patch.failed", |device, value| set_value(&mut device.patch.failed, value, parse_number)),
     ("needs_reboot", |device, value| set_value(&mut device.needs_reboot, value, parse_flag)),
@@ -100,7 +102,7 @@ const ID_COLUMN: &str = "id";
 const ORGANIZATION_COLUMN: &str = "organization";
 const CUSTOM_COLUMN: &str = "custom_fields";
 /// Columns that an import ignores.
-const IGNORED_COLUMNS: [&str; 21] = [
+const IGNORED_COLUMNS: [&str; 23] = [
     "status",
     "health",
     "last_boot_at",
@@ -121,6 +123,8 @@ const IGNORED_COLUMNS: [&str; 21] = [
     "volumes",
     "nics",
     "software",
+    "ports",
+    "supplies",
     "history",
 ];
 

@@ -94,6 +94,8 @@ fn merge_records(merged: &mut FullDevice, other: &FullDevice) {
             cores: first.cpu.cores.or(second.cpu.cores),
         },
         memory_bytes: first.memory_bytes.or(second.memory_bytes),
+        firmware: first.firmware.or(second.firmware),
+        page_count: first.page_count.or(second.page_count),
         primary_ip: first.primary_ip.or(second.primary_ip),
         primary_mac: first.primary_mac.or(second.primary_mac),
         last_logged_user: first.last_logged_user.or(second.last_logged_user),
@@ -118,6 +120,8 @@ fn merge_parts(first: DeviceParts, second: DeviceParts) -> DeviceParts {
         volumes: if first.volumes.is_empty() { second.volumes } else { first.volumes },
         nics: if first.nics.is_empty() { second.nics } else { first.nics },
         software: if first.software.is_empty() { second.software } else { first.software },
+        ports: if first.ports.is_empty() { second.ports } else { first.ports },
+        supplies: if first.supplies.is_empty() { second.supplies } else { first.supplies },
     }
 }
 

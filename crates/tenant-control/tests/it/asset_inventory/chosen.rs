@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 
 use kernel::base::Timestamp;
 use serde_json::{Value, json};
-use tenant_control::features::devices::{Disk, FullDevice, Nic, Software, Volume};
+use tenant_control::features::devices::{Disk, FullDevice, Nic, Port, Software, Supply, Volume};
 
 use super::{INVENTORY, add, add_all, list, named, one, software, text, walk, with};
 use crate::support::{Server, Tenancy, over_http};
 
 /// The fields of a device as the contract names them, but for the lists.
 pub const FIELDS: &str = "id hostname display_name type platform os status health organization_id manufacturer model \
-    serial_number asset_tag uuid cpu memory_bytes primary_ip primary_mac last_logged_user last_boot_at needs_reboot patch \
-    warranty agent tags custom_fields possible_duplicate_of first_seen_at last_seen_at inventory_at deleted_at version \
+    serial_number asset_tag uuid cpu memory_bytes firmware page_count primary_ip primary_mac last_logged_user last_boot_at \
+    needs_reboot patch warranty agent tags custom_fields possible_duplicate_of first_seen_at last_seen_at inventory_at deleted_at version \
     created_at updated_at";
 
-pub const LISTS: [&str; 4] = ["software", "disks", "volumes", "nics"];
+pub const LISTS: [&str; 6] = ["software", "disks", "volumes", "nics", "ports", "supplies"];
 
 /// With everything a device can have.
 pub fn full(hostname: &str) -> FullDevice {
@@ -54,6 +54,20 @@ pub fn full(hostname: &str) -> FullDevice {
             source: some("deb"),
             installed_at: Timestamp::parse("2026-01-02T03:04:05Z"),
         }];
+        full.parts.ports = vec![
+            Port {
+                name: some("Gi1/0/1"),
+                mac: some("02:fc:00:00:00:11"),
+                status: some("up"),
+                speed_bps: Some(10_000_000_000),
+                vlan: Some(20),
+            },
+            Port { name: None, mac: None, status: None, speed_bps: None, vlan: None },
+        ];
+        full.parts.supplies = vec![
+            Supply { name: "tonerblack".to_owned(), level_percent: Some(71) },
+            Supply { name: "wastetoner".to_owned(), level_percent: None },
+        ];
     })
 }
 
@@ -70,6 +84,11 @@ pub fn lists() -> Value {
             "name": "openssl", "version": "3.0.11", "publisher": "Debian, \"the\" team", "arch": "amd64", "source": "deb",
             "installed_at": "2026-01-02T03:04:05.000Z"
         }],
+        "ports": [
+            {"name": "Gi1/0/1", "mac": "02:fc:00:00:00:11", "status": "up", "speed_bps": 10_000_000_000_i64, "vlan": 20},
+            {"name": null, "mac": null, "status": null, "speed_bps": null, "vlan": null}
+        ],
+        "supplies": [{"name": "tonerblack", "level_percent": 71}, {"name": "wastetoner", "level_percent": null}],
     })
 }
 
@@ -141,7 +160,7 @@ over_http! {
         }
         let mut all = whole.clone();
         all.as_object_mut().unwrap().extend(lists.as_object().unwrap().clone());
-        for include in ["software,disks,volumes,nics", "nics,volumes,disks,software,nics"] {
+        for include in ["software,disks,volumes,nics,ports,supplies", "supplies,ports,nics,volumes,disks,software,nics"] {
             assert_eq!(only(&server, &acme, &format!("include={include}")).await, all);
             assert_eq!(only(&server, &acme, &format!("include={include}&updated_since=2026-01-01T00:00:00Z")).await, all);
         }

@@ -10,8 +10,8 @@ use crate::support::{Answer, Server, Tenancy, over_http};
 use crate::tickets::generous;
 
 const COLUMNS: &str = "id,hostname,display_name,type,platform,os.name,os.version,os.build,os.kernel,os.arch,status,health,\
-    organization_id,manufacturer,model,serial_number,asset_tag,uuid,cpu.model,cpu.sockets,cpu.cores,memory_bytes,primary_ip,\
-    primary_mac,last_logged_user,last_boot_at,needs_reboot,patch.pending,patch.failed,patch.last_installed_at,\
+    organization_id,manufacturer,model,serial_number,asset_tag,uuid,cpu.model,cpu.sockets,cpu.cores,memory_bytes,firmware,\
+    page_count,primary_ip,primary_mac,last_logged_user,last_boot_at,needs_reboot,patch.pending,patch.failed,patch.last_installed_at,\
     warranty.start_date,warranty.end_date,warranty.status,agent.name,agent.version,agent.device_id,agent.tag,tags,custom_fields,\
     possible_duplicate_of,first_seen_at,last_seen_at,inventory_at,deleted_at,version,created_at,updated_at";
 
@@ -108,6 +108,7 @@ async fn odd(server: &Server) -> Tenancy {
     all.os.arch = some("x86_64");
     (all.cpu.model, all.cpu.sockets, all.cpu.cores) = (some("Xeon"), Some(2), Some(20));
     (all.memory_bytes, all.needs_reboot, all.last_boot_at) = (Some(68_719_476_736), Some(true), Some(now));
+    (all.firmware, all.page_count) = (some("=1.2"), Some(94_344));
     (all.patch.pending, all.patch.failed, all.patch.last_installed_at) = (Some(0), Some(3), Some(now));
     (all.warranty.start_date, all.warranty.end_date) = (some("2020-01-01"), some("2021-01-01"));
     (all.agent.name, all.agent.version, all.agent.device_id) = (some("Agent"), some("2.6"), some("web01-2026"));
@@ -154,7 +155,7 @@ over_http! {
 
     async fn each_line_is_a_device_as_the_list_shows_it(server: Server) {
         let acme = odd(&server).await;
-        for query in ["", "include=software,disks,volumes,nics", "fields=hostname,os&include=nics", "fields=tags", "type=server&q=plain"] {
+        for query in ["", "include=software,disks,volumes,nics,ports,supplies", "fields=hostname,os&include=nics", "fields=tags", "type=server&q=plain"] {
             let (rows, _) = walk(&server, &acme, &format!("limit=2&{query}")).await;
             assert!(!rows.is_empty());
             assert_eq!(objects(&server, &acme, query).await, rows, "{query}");
@@ -166,12 +167,12 @@ over_http! {
         let chosen = lines(&server, &acme, "fields=tags,os,hostname").await;
         assert_eq!(chosen[0], ["id", "hostname", "os.name", "os.version", "os.build", "os.kernel", "os.arch", "tags"]);
         assert_eq!(lines(&server, &acme, "fields=id").await[0], ["id"]);
-        let include = "include=software,disks,volumes,nics";
+        let include = "include=software,disks,volumes,nics,ports,supplies";
         let (rows, _) = walk(&server, &acme, include).await;
         let all = lines(&server, &acme, include).await;
         let first = COLUMNS.split(',').count();
         let mut lists: Vec<&str> = all[0][first..].iter().map(String::as_str).collect();
-        assert_eq!(all[0].len(), first + 4);
+        assert_eq!(all[0].len(), first + chosen::LISTS.len());
         for (line, row) in all[1..].iter().zip(&rows) {
             for (list, field) in lists.iter().zip(&line[first..]) {
                 let read: Value = serde_json::from_str(field).unwrap_or_else(|error| panic!("{error}: {field}"));
@@ -179,7 +180,7 @@ over_http! {
             }
         }
         lists.sort_unstable();
-        assert_eq!(lists, ["disks", "nics", "software", "volumes"]);
+        assert_eq!(lists, ["disks", "nics", "ports", "software", "supplies", "volumes"]);
         let plain = lines(&server, &acme, "q=plain&fields=hostname&include=disks").await;
         assert_eq!((plain.len(), plain[0].join(" ")), (2, "id hostname disks".to_owned()));
     }

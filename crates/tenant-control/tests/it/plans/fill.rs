@@ -46,7 +46,7 @@ pub const ROWS: &[&str] = &[
         SELECT 'ten_' || n % 200 + 1, 'dev_' || n, n, 'x', 'server', 'linux', 'online', 'healthy',
             CASE WHEN n % 3 > 0 THEN 'org_' || n % 500 END, 'unknown', '[]', '{}', CASE WHEN n % 50 = 0 THEN n END, 1, n, n, n
         FROM generate_series(1, 6000) n",
-    "INSERT INTO device_parts SELECT 'ten_' || n % 200 + 1, n, '[]', '[]', '[]', '[]' FROM generate_series(1, 6000) n",
+    "INSERT INTO device_parts SELECT 'ten_' || n % 200 + 1, n, '[]', '[]', '[]', '[]', '[]', '[]' FROM generate_series(1, 6000) n",
     "INSERT INTO device_reports (tenant_id, device, last_seen_at, inventory_at, digest, check_at)
         SELECT 'ten_' || n % 200 + 1, n, n, n, 'd' || n, n FROM generate_series(1, 6000) n",
     "INSERT INTO device_identities SELECT 'ten_' || n % 200 + 1, 'i' || n, n, n FROM generate_series(1, 6000) n",

@@ -468,7 +468,7 @@ pub async fn device(server: &Server, cookie: &str, id: &str) -> Value {
 }
 
 pub async fn read_device(server: &Server, cookie: &str, id: &str) -> Answer {
-    server.get(format!("{DEVICES}?id={id}&include=software,disks,volumes,nics")).cookie(cookie).await
+    server.get(format!("{DEVICES}?id={id}&include=software,disks,volumes,nics,ports,supplies")).cookie(cookie).await
 }
 
 /// The only device there is, with all its lists and its history.
