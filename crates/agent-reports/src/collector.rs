@@ -1,7 +1,9 @@
 //! Assembles a report from the sections and fields that the XML and JSON parsers read.
 
+use super::device_type::is_esx_host;
 use super::message::AgentMessage;
 use super::refusal::ReportRefusal;
+use super::scanned::{ScanCollector, ScanSection, ScannedDevice};
 use super::sections::{AgentInfo, AgentReport, NIC_IPS_MAX};
 use super::text::{LABEL_BYTES_MAX, clean_label};
 
@@ -15,6 +17,9 @@ pub const VOLUMES_MAX: usize = 1_000;
 pub const NICS_MAX: usize = 1_000;
 /// Sockets; virtual machines may present every core as one.
 pub const CPUS_MAX: usize = 1_000;
+
+/// Devices that one message of a scan may describe. Agents send four at most.
+pub const SCANNED_MAX: usize = 500;
 
 /// Bytes of all texts of a report: ten times those of a large machine.
 pub const TEXT_BYTES_MAX: usize = 8 << 20;
@@ -39,6 +44,8 @@ pub enum ReportSection {
     Storages,
     Networks,
     Softwares,
+    /// Of a device that the agent scanned.
+    Scan(ScanSection),
 }
 
 impl ReportSection {
@@ -54,13 +61,22 @@ impl ReportSection {
             "storages" => Self::Storages,
             "networks" => Self::Networks,
             "softwares" => Self::Softwares,
-            _ => return None,
+            _ => return ScanSection::from_name(name).map(Self::Scan),
         })
     }
 
     /// The section nested in a field of this one.
     pub fn nested_section(self, field: &str) -> Option<Self> {
-        (self == Self::OperatingSystem && field == "timezone").then_some(Self::TimeZone)
+        match (self, field) {
+            (Self::OperatingSystem, "timezone") => Some(Self::TimeZone),
+            (Self::Scan(ScanSection::Ports), "vlans") => Some(Self::Scan(ScanSection::Vlans)),
+            _ => None,
+        }
+    }
+
+    /// Whether a nested section may be a list.
+    pub fn is_nested_list(self) -> bool {
+        self == Self::Scan(ScanSection::Vlans)
     }
 }
 
@@ -98,9 +114,46 @@ pub struct ReportCollector {
     text_bytes: usize,
     account_key: Option<String>,
     account_value: Option<String>,
+    /// The scanned device that is being read.
+    scan: Option<Box<ScanCollector>>,
+    scanned: Vec<ScannedDevice>,
+    /// Whether there is a device that the agent scanned, whatever the message calls itself.
+    has_scanned: bool,
 }
 
 impl ReportCollector {
+    /// Begins a scanned device.
+    pub fn begin_device(&mut self) -> Result<(), ReportRefusal> {
+        self.check_text_bytes()?;
+        if self.scanned.len() >= SCANNED_MAX {
+            return Err(too_many_refusal(SCANNED_MAX, "scanned devices"));
+        }
+        self.has_scanned = true;
+        self.scan = Some(Box::default());
+        Ok(())
+    }
+
+    /// Ends a scanned device. Volumes that were read within it are its own.
+    pub fn end_device(&mut self) {
+        if let Some(scan) = self.scan.take() {
+            let mut device = scan.device;
+            device.volumes = self.report.volumes.take();
+            self.scanned.push(device);
+        }
+    }
+
+    /// The scanned device that is being read. JSON does not say where it begins.
+    pub fn scan(&mut self) -> &mut ScanCollector {
+        self.scan.get_or_insert_default()
+    }
+
+    fn check_text_bytes(&self) -> Result<(), ReportRefusal> {
+        if self.text_bytes > TEXT_BYTES_MAX {
+            return Err(ReportRefusal::too_many(format!("The report has more than {TEXT_BYTES_MAX} bytes of text.")));
+        }
+        Ok(())
+    }
+
     /// Marks a section as present, even if it has no entries.
     pub fn open_section(&mut self, section: ReportSection) {
         let report = &mut self.report;
@@ -114,15 +167,17 @@ impl ReportCollector {
             ReportSection::Storages => _ = report.disks.get_or_insert_default(),
             ReportSection::Networks => _ = report.nics.get_or_insert_default(),
             ReportSection::Softwares => _ = report.software.get_or_insert_default(),
+            ReportSection::Scan(section) => {
+                self.has_scanned |= section == ScanSection::Device;
+                self.scan().open_section(section);
+            }
         }
     }
 
     /// Begins an entry of a section.
     pub fn open_entry(&mut self, section: ReportSection) -> Result<(), ReportRefusal> {
         self.open_section(section);
-        if self.text_bytes > TEXT_BYTES_MAX {
-            return Err(ReportRefusal::too_many(format!("The report has more than {TEXT_BYTES_MAX} bytes of text.")));
-        }
+        self.check_text_bytes()?;
         let report = &mut self.report;
         match section {
             ReportSection::Cpus => push_entry(&mut report.cpus, CPUS_MAX, "processors"),
@@ -135,6 +190,10 @@ impl ReportCollector {
                     return Err(too_many_refusal(NICS_MAX, "network cards"));
                 }
                 push_entry(&mut report.nics, NICS_MAX, "network cards")
+            }
+            ReportSection::Scan(section) => {
+                self.scan().open_entry(section);
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -163,6 +222,7 @@ impl ReportCollector {
             ReportSection::Storages => update_last_entry(&mut report.disks, |entry| entry.set_field(field, value)),
             ReportSection::Networks => update_last_entry(&mut report.nics, |entry| entry.set_field(field, value)),
             ReportSection::Softwares => update_last_entry(&mut report.software, |entry| entry.set_field(field, value)),
+            ReportSection::Scan(section) => self.scan().set_field(section, field, value),
         }
     }
 
@@ -176,6 +236,7 @@ impl ReportCollector {
                 }
             }
             ReportSection::Networks => return self.merge_nic(),
+            ReportSection::Scan(section) => return self.scan().close_entry(section),
             ReportSection::Softwares => {
                 let Some(entries) = &mut self.report.software else { return Ok(()) };
                 // Software without a name cannot be searched.
@@ -221,12 +282,17 @@ impl ReportCollector {
     }
 
     /// Completes the message. Only now is everything known: its parts come in any order.
-    pub fn into_message(self) -> Result<AgentMessage, ReportRefusal> {
-        let Some(query) = self.query else {
+    pub fn into_message(mut self) -> Result<AgentMessage, ReportRefusal> {
+        let Some(query) = self.query.take() else {
             return Err(ReportRefusal::malformed("The message does not say what it is: QUERY or action is missing."));
         };
         let is_query = |name: &str| query.eq_ignore_ascii_case(name);
         let is_contact = is_query("prolog") || is_query("contact");
+        let is_discovery = is_query("netdiscovery");
+        let is_scan = is_discovery || ["netinventory", "snmpquery", "snmp"].into_iter().any(is_query);
+        if is_scan || (is_query("inventory") && self.has_scanned) {
+            return self.into_scan(is_discovery);
+        }
         if !is_contact && !is_query("inventory") {
             return Ok(AgentMessage::Other(query.chars().take(QUERY_CHARS_MAX).collect()));
         }
@@ -239,7 +305,42 @@ impl ReportCollector {
         if !self.has_content {
             return Err(ReportRefusal::malformed("The inventory has no content."));
         }
+        let device_id = Some(device_id).filter(|_| !is_esx_host(&self.report));
         Ok(AgentMessage::Inventory(Box::new(AgentReport { device_id, ..self.report })))
+    }
+
+    /// Completes the message of a scan. Messages that only tell that a scan begins, goes on or ends have no devices.
+    fn into_scan(mut self, is_discovery: bool) -> Result<AgentMessage, ReportRefusal> {
+        if !self.has_content {
+            return Err(ReportRefusal::malformed("The inventory has no content."));
+        }
+        // In XML each device has ended; what stands beside them is of none.
+        if self.scanned.is_empty() {
+            self.end_device();
+        }
+        let ReportCollector { report, mut scanned, .. } = self;
+        scanned.retain(|device| !device.has_failed && *device != ScannedDevice::default());
+        // An address that answers is all that a discovery may find. An inventory that does not say of what it is, is wrong.
+        if is_discovery {
+            scanned.retain(ScannedDevice::is_recognizable);
+        } else if !scanned.iter().all(ScannedDevice::is_recognizable) {
+            let detail = "A scanned device has no serial number, name or hardware address to be recognized by.";
+            return Err(ReportRefusal::malformed(detail));
+        }
+        // Agents send disks beside the device, and one device at a time then.
+        let mut disks = report.disks.filter(|_| scanned.len() == 1);
+        let agent = report.agent.filter(AgentInfo::has_name);
+        let reports = scanned.into_iter().map(|mut scanned| AgentReport {
+            tag: report.tag.clone(),
+            item_type: report.item_type.clone(),
+            partial: report.partial || is_discovery,
+            agent: agent.clone(),
+            volumes: scanned.volumes.take(),
+            disks: disks.take(),
+            scanned: Some(Box::new(scanned)),
+            ..AgentReport::default()
+        });
+        Ok(AgentMessage::Scan(reports.collect()))
     }
 }
 

@@ -99,6 +99,9 @@ fn told_device_type(report: &AgentReport) -> Option<DeviceType> {
         return Some(DeviceType::Server);
     }
     let names = os_names(report);
+    if is_esx_host(report) {
+        return Some(DeviceType::Server);
+    }
     // Before the desktop chassis: many small servers have a tower chassis.
     if names.contains("server") {
         return Some(DeviceType::Server);
@@ -128,6 +131,22 @@ pub fn detect_platform(report: &AgentReport) -> Option<Platform> {
         Platform::Ios
     } else {
         Platform::Other
+    })
+}
+
+/// Whether the report is of a VMware host. No agent runs on one: an agent elsewhere has asked it.
+pub fn is_esx_host(report: &AgentReport) -> bool {
+    let names = report.os.iter().flat_map(|os| [&os.name, &os.full_name]).flatten();
+    names.into_iter().any(|name| name.get(..10).is_some_and(|start| start.eq_ignore_ascii_case("vmware esx")))
+}
+
+/// The type of a device that was scanned. `None` if the agent does not know it: a computer or phone that answers a scan may
+/// be any.
+pub fn detect_scanned_type(kind: Option<&str>, item_type: Option<&str>) -> Option<DeviceType> {
+    [kind, item_type].into_iter().flatten().find_map(|word| match word.to_ascii_lowercase().as_str() {
+        "printer" => Some(DeviceType::Printer),
+        "networking" | "networkequipment" | "storage" | "power" | "video" | "kvm" => Some(DeviceType::Network),
+        _ => None,
     })
 }
 

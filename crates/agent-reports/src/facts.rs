@@ -8,7 +8,8 @@ use kernel::base::Timestamp;
 use super::device_type::{DeviceTypeFact, detect_device_type, detect_platform};
 use super::identity::{real_label, real_serial, real_uuid};
 use super::network_cards::{convert_nic, is_loopback, primary_address};
-use super::parts::{Cpu, Disk, Nic, Os, Platform, Software, Volume};
+use super::parts::{Cpu, Disk, Nic, Os, Platform, Port, Software, Supply, Volume};
+use super::scan_facts::extract_scan_facts;
 use super::sections::{AgentReport, Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,6 +24,21 @@ pub struct DeviceFacts {
     pub volumes: Option<Vec<Volume>>,
     pub network: Option<NetworkFacts>,
     pub software: Option<Vec<Software>>,
+    /// Only of a device that an agent scanned.
+    pub scan: Option<ScanFacts>,
+}
+
+/// What only a scan of a device tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScanFacts {
+    pub firmware: Option<String>,
+    pub page_count: Option<i64>,
+    pub ports: Option<Vec<Port>>,
+    pub supplies: Option<Vec<Supply>>,
+    /// All addresses of the device.
+    pub ips: Vec<String>,
+    /// The serial numbers of the members of a stack: any of them may become the one that the stack reports.
+    pub chassis_serials: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,6 +74,9 @@ pub struct NetworkFacts {
 
 /// Moves the software out of the report instead of copying it: it is most of the report.
 pub fn extract_facts(report: &mut AgentReport) -> DeviceFacts {
+    if let Some(scanned) = report.scanned.take() {
+        return extract_scan_facts(report, *scanned);
+    }
     let software = report.software.take().map(normalize_software);
     let report = &*report;
     let default_gateway = report.hardware.as_ref().and_then(|hardware| hardware.default_gateway.as_deref());
@@ -73,6 +92,7 @@ pub fn extract_facts(report: &mut AgentReport) -> DeviceFacts {
         volumes: report.volumes.as_ref().map(|entries| convert_volumes(entries, platform)),
         network: report.nics.as_ref().map(|entries| network_facts(entries, default_gateway)),
         software,
+        scan: None,
     }
 }
 
@@ -96,14 +116,17 @@ fn last_logged_user(hardware: &Hardware) -> Option<String> {
 
 /// The manufacturer of the system is preferred to that of the board, and that to the firmware's.
 fn machine_facts(bios: &Bios) -> MachineFacts {
-    let first_real =
-        |labels: &[&Option<String>]| labels.iter().find_map(|label| real_label(label.as_deref()?)).map(str::to_owned);
     MachineFacts {
-        manufacturer: first_real(&[&bios.system_manufacturer, &bios.board_manufacturer, &bios.bios_manufacturer]),
-        model: first_real(&[&bios.model, &bios.board_model]),
+        manufacturer: first_real_label([&bios.system_manufacturer, &bios.board_manufacturer, &bios.bios_manufacturer]),
+        model: first_real_label([&bios.model, &bios.board_model]),
         serial_number: bios.serial.as_deref().and_then(real_serial).map(str::to_owned),
         asset_tag: bios.asset_tag.as_deref().and_then(real_label).map(str::to_owned),
     }
+}
+
+/// The first label that is no placeholder.
+pub fn first_real_label<'a>(labels: impl IntoIterator<Item = &'a Option<String>>) -> Option<String> {
+    labels.into_iter().find_map(|label| real_label(label.as_deref()?)).map(str::to_owned)
 }
 
 fn system_facts(report: &AgentReport) -> Option<SystemFacts> {
@@ -165,7 +188,7 @@ fn cpu_facts(report: &AgentReport) -> Option<Cpu> {
 }
 
 /// `None` for optical and tape drives, RAM disks and loop devices.
-fn convert_disk(entry: &DiskEntry) -> Option<Disk> {
+pub fn convert_disk(entry: &DiskEntry) -> Option<Disk> {
     let size_bytes = entry.size_bytes.filter(|&bytes| bytes > 0)?;
     let texts = [&entry.kind, &entry.description].into_iter().flatten();
     let words = texts.map(|word| word.to_ascii_lowercase()).collect::<Vec<_>>().join(" ");
@@ -194,7 +217,7 @@ fn is_bus(word: &str) -> bool {
 }
 
 /// The letters of Windows tell its volumes where a partial report does not tell the system.
-fn convert_volumes(entries: &[DriveEntry], platform: Option<Platform>) -> Vec<Volume> {
+pub fn convert_volumes(entries: &[DriveEntry], platform: Option<Platform>) -> Vec<Volume> {
     let has_letters = entries.iter().any(|entry| entry.letter.is_some());
     let is_windows = platform.map_or(has_letters, |platform| platform == Platform::Windows);
     entries.iter().filter_map(|entry| convert_volume(entry, is_windows)).collect()

@@ -49,7 +49,7 @@ const JSON_STARTS: [&[u8]; 8] = [
 
 /// The version of the parser. A change of how reports are parsed must raise it: the same body then has other facts, and a
 /// digest stored before must not keep it from being parsed.
-const READER_VERSION: &[u8] = b"2\n";
+const READER_VERSION: &[u8] = b"3\n";
 
 /// The input of the digest: the version of the parser, then the slices of the inflated body without its volatile content.
 pub fn fingerprint_parts(inflated: &[u8]) -> impl Iterator<Item = &[u8]> {

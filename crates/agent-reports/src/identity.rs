@@ -43,7 +43,7 @@ const PLACEHOLDER_UUIDS: [&str; 14] = [
 ];
 
 /// Prefixes of MACs that software assigns to many machines.
-const SHARED_MACS: [&str; 22] = [
+const SHARED_MACS: [&str; 27] = [
     "00:50:56:c0:00:", // VMware's host adapters
     "00:ff:",          // TAP adapters
     "02:42:",          // Docker
@@ -66,6 +66,11 @@ const SHARED_MACS: [&str; 22] = [
     "e2:e6:16:20:0a:", // the same
     "00:1c:42:00:00:", // Parallels' host adapters
     "00:15:5d:00:00:", // Hyper-V before it draws an address
+    "00:00:0c:07:ac:", // HSRP, likewise
+    "00:00:0c:9f:f",   // HSRP version 2
+    "00:07:b4:00:",    // GLBP
+    "00:23:04:ee:be:", // the two switches of a vPC domain
+    "00:09:0f:09:",    // a cluster of firewalls
 ];
 
 /// The serial number, unless it is a placeholder.

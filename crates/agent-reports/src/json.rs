@@ -77,6 +77,10 @@ impl<'de> Visitor<'de> for MessageSeed<'_> {
             let collector = &mut state.collector;
             match name.as_str() {
                 "action" => map.next_value_seed(ScalarSeed(&mut |value| collector.query = clean_label(value)))?,
+                // The name in XML, which some converted reports keep.
+                "query" => map.next_value_seed(ScalarSeed(&mut |value| {
+                    collector.query = collector.query.take().or_else(|| clean_label(value));
+                }))?,
                 "deviceid" => map.next_value_seed(ScalarSeed(&mut |value| collector.device_id = clean_label(value)))?,
                 "itemtype" => {
                     map.next_value_seed(ScalarSeed(&mut |value| collector.report.item_type = clean_label(value)))?;
@@ -180,7 +184,8 @@ impl<'de> Visitor<'de> for SectionSeed<'_> {
         state.keep_refusal(opened)?;
         while let Some(name) = map.next_key_seed(NameSeed)? {
             if let Some(nested) = section.nested_section(name.as_str()) {
-                map.next_value_seed(SectionSeed { state, section: nested, is_list: true })?;
+                let is_list = !nested.is_nested_list();
+                map.next_value_seed(SectionSeed { state, section: nested, is_list })?;
             } else {
                 let collector = &mut state.collector;
                 map.next_value_seed(ScalarSeed(&mut |value| collector.set_field(section, name.as_str(), value)))?;

@@ -1,4 +1,5 @@
-//! Parses the messages of inventory agents: FusionInventory and OCS XML, GLPI-agent JSON, plain or compressed.
+//! Parses the messages of inventory agents: FusionInventory and OCS XML, GLPI-agent JSON, plain or compressed. An agent
+//! describes the machine it runs on, or devices that it scanned over the network.
 //!
 //! Pure functions over bytes: no clock, no store, no network. The bytes of a body decide its format, never its headers.
 //! Unused content (environment variables, processes, users and every section without a field here) is skipped while
@@ -19,9 +20,12 @@ mod message;
 mod network_cards;
 mod parts;
 mod refusal;
+mod scan_facts;
+mod scanned;
 mod sections;
 mod text;
 mod xml;
+mod xml_scan;
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -30,7 +34,7 @@ mod tests;
 pub use answers::{json_contact, json_error, json_ok, xml_inventory_for, xml_prolog};
 pub use codec::{Codec, INFLATED_BYTES_MAX, detect_codec, encode_answer, inflate_body};
 pub use device_type::{DeviceTypeFact, guess_device_type};
-pub use facts::{DeviceFacts, HostFacts, MachineFacts, NetworkFacts, SystemFacts, extract_facts};
+pub use facts::{DeviceFacts, HostFacts, MachineFacts, NetworkFacts, ScanFacts, SystemFacts, extract_facts};
 pub use fingerprint::fingerprint_parts;
 pub use identity::{
     compact_mac, maker_name, normal_mac, real_label, real_mac, real_serial, real_uuid, swap_uuid_byte_order,
@@ -39,6 +43,7 @@ pub use message::{AgentMessage, MessageFormat, detect_format};
 pub use network_cards::is_virtual_interface;
 pub use parts::{Cpu, DeviceType, Disk, Nic, Os, Platform, Port, Software, Supply, Volume};
 pub use refusal::{ReportRefusal, ReportRefusalKind};
+pub use scanned::ScannedDevice;
 pub use sections::{
     AgentInfo, AgentReport, Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry, OperatingSystem,
 };

@@ -27,6 +27,8 @@ pub enum AgentMessage {
         device_id: String,
     },
     Inventory(Box<AgentReport>),
+    /// What an agent found on the network, a report for each device; none in messages about the scan itself.
+    Scan(Vec<AgentReport>),
     /// A task that is not supported, by its name.
     Other(String),
 }

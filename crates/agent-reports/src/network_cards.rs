@@ -53,7 +53,7 @@ pub fn primary_address(entries: &[NicEntry], default_gateway: Option<&str>) -> (
 }
 
 /// How useful an address is to reach the machine; higher is better.
-fn address_rank(ip: &str) -> Option<u8> {
+pub fn address_rank(ip: &str) -> Option<u8> {
     Some(match ip.parse().ok()? {
         IpAddr::V4(address) if address.is_link_local() || address.is_loopback() => 1,
         IpAddr::V4(_) => 3,

@@ -5,6 +5,7 @@
 use kernel::base::Timestamp;
 
 use super::parts::Software;
+use super::scanned::ScannedDevice;
 use super::text::{
     DECIMAL_MB_BYTES, MIB_BYTES, clean_label, parse_addresses, parse_day_ms, parse_flag, parse_local_time_ms,
     parse_number, parse_size,
@@ -15,9 +16,11 @@ pub const NIC_IPS_MAX: usize = 100;
 
 #[derive(Debug, Default, PartialEq)]
 pub struct AgentReport {
-    pub device_id: String,
+    /// The id that the agent gave the machine it runs on. `None` if the agent describes another device: the id of the
+    /// message is then the agent's own.
+    pub device_id: Option<String>,
     pub tag: Option<String>,
-    /// The type of machine, only in JSON: `Computer`, `NetworkEquipment`, …
+    /// The type of machine: `Computer`, `NetworkEquipment`, …
     pub item_type: Option<String>,
     pub partial: bool,
     /// The OCS agent names itself only in its User-Agent header; `AgentInfo::from_label` parses that too.
@@ -30,6 +33,8 @@ pub struct AgentReport {
     pub disks: Option<Vec<DiskEntry>>,
     pub nics: Option<Vec<NicEntry>>,
     pub software: Option<Vec<Software>>,
+    /// The device that the agent scanned.
+    pub scanned: Option<Box<ScannedDevice>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,6 +53,11 @@ impl AgentInfo {
             }
             _ => Self { name: value, version: None },
         })
+    }
+
+    /// Whether it has a name: reports of scans have the version of a module in its place, or the word "missing".
+    pub fn has_name(&self) -> bool {
+        self.name.chars().any(char::is_alphabetic) && !self.name.eq_ignore_ascii_case("missing")
     }
 
     pub fn is_ocs(&self) -> bool {

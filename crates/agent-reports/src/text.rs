@@ -73,6 +73,12 @@ pub fn parse_size(value: &str, unit_bytes: i64) -> Option<i64> {
     bytes.checked_add(part.checked_mul(unit_bytes)? / scale)
 }
 
+/// An integer without a sign, and nothing else.
+pub fn parse_whole_number(value: &str) -> Option<i64> {
+    let value = value.trim();
+    value.bytes().all(|byte| byte.is_ascii_digit()).then(|| value.parse().ok())?
+}
+
 fn split_digits(value: &str) -> (&str, &str) {
     let end = value.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
     value.split_at_checked(end).unwrap_or((value, ""))

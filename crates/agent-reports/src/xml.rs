@@ -22,7 +22,7 @@ const DEPTH_MAX: usize = 32;
 const EVENTS_MAX: usize = 1_000_000;
 
 /// The level of a section's own element: REQUEST and CONTENT are above it.
-const SECTION_DEPTH: usize = 3;
+pub const SECTION_DEPTH: usize = 3;
 
 /// The declaration is at the very beginning, and shorter.
 const DECLARATION_BYTES_MAX: usize = 200;
@@ -77,10 +77,10 @@ fn is_latin_1(bytes: &[u8]) -> bool {
     declaration.trim_start().starts_with("<?xml") && declaration.contains("iso-8859-1")
 }
 
-struct XmlReportReader<'a> {
+pub struct XmlReportReader<'a> {
     reader: Reader<&'a [u8]>,
     events_left: usize,
-    collector: ReportCollector,
+    pub collector: ReportCollector,
 }
 
 impl<'a> XmlReportReader<'a> {
@@ -118,6 +118,7 @@ impl<'a> XmlReportReader<'a> {
                 _ if is_empty => {}
                 "query" => self.collector.query = clean_label(&self.read_value()?),
                 "deviceid" => self.collector.device_id = clean_label(&self.read_value()?),
+                "itemtype" => self.collector.report.item_type = clean_label(&self.read_value()?),
                 _ => self.skip_element(2)?,
             }
         }
@@ -127,7 +128,13 @@ impl<'a> XmlReportReader<'a> {
     fn read_content(&mut self) -> Result<(), ReportRefusal> {
         while let Some((name, is_empty)) = self.next_child()? {
             let name = name.as_str();
-            if let Some(section) = ReportSection::from_name(name) {
+            if name == "device" {
+                self.collector.begin_device()?;
+                if !is_empty {
+                    self.read_device()?;
+                }
+                self.collector.end_device();
+            } else if let Some(section) = ReportSection::from_name(name) {
                 self.collector.open_section(section);
                 if !is_empty {
                     self.read_entry(section)?;
@@ -145,7 +152,7 @@ impl<'a> XmlReportReader<'a> {
     }
 
     /// One entry of a section: a list is a repeated section element.
-    fn read_entry(&mut self, section: ReportSection) -> Result<(), ReportRefusal> {
+    pub fn read_entry(&mut self, section: ReportSection) -> Result<(), ReportRefusal> {
         // An entry without fields is an empty list.
         let mut is_open = false;
         while let Some((name, is_empty)) = self.next_child()? {
@@ -178,7 +185,7 @@ impl<'a> XmlReportReader<'a> {
     }
 
     /// The next child element, and whether it is empty; `None` at the end of the current element.
-    fn next_child(&mut self) -> Result<Option<(LowercaseName, bool)>, ReportRefusal> {
+    pub fn next_child(&mut self) -> Result<Option<(LowercaseName, bool)>, ReportRefusal> {
         loop {
             match self.next_event()? {
                 Event::Start(start) => return Ok(Some((LowercaseName::new(start.name().as_ref()), false))),
@@ -191,7 +198,7 @@ impl<'a> XmlReportReader<'a> {
     }
 
     /// The text of the current element. Child elements are skipped.
-    fn read_value(&mut self) -> Result<Cow<'a, str>, ReportRefusal> {
+    pub fn read_value(&mut self) -> Result<Cow<'a, str>, ReportRefusal> {
         let mut value = Cow::Borrowed("");
         loop {
             match self.next_event()? {
@@ -211,7 +218,7 @@ impl<'a> XmlReportReader<'a> {
     }
 
     /// Skips the current element, which is at this depth.
-    fn skip_element(&mut self, depth: usize) -> Result<(), ReportRefusal> {
+    pub fn skip_element(&mut self, depth: usize) -> Result<(), ReportRefusal> {
         let mut open = depth;
         loop {
             match self.next_event()? {

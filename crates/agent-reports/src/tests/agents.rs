@@ -16,7 +16,7 @@ fn some_text(text: &str) -> Option<String> {
 #[test]
 fn a_fusioninventory_report_is_read() {
     let mut report = parse_report(FUSION);
-    assert_eq!(report.device_id, "db01-2026-11-16-12-37-21");
+    assert_eq!(report.device_id, some_text("db01-2026-11-16-12-37-21"));
     assert_eq!(report.tag, some_text("globex"));
     assert_eq!(report.agent, Some(AgentInfo { name: "FusionInventory-Agent".into(), version: some_text("2.6-3") }));
     assert!(!report.partial);
@@ -173,8 +173,8 @@ fn first_requests_are_told_apart() {
     assert_eq!(parse_message(GLPI_CONTACT), Ok((MessageFormat::Json, contact())));
     let other = format!("<REQUEST><QUERY>{}</QUERY></REQUEST>", "SNMP".repeat(50));
     assert_eq!(parse_message(other.as_bytes()), Ok((MessageFormat::Xml, AgentMessage::Other("SNMP".repeat(25)))));
-    let other = br#"{"action":"netdiscovery","deviceid":"d","content":[1,2]}"#;
-    assert_eq!(parse_message(other), Ok((MessageFormat::Json, AgentMessage::Other("netdiscovery".into()))));
+    let other = br#"{"action":"deploy","deviceid":"d","content":[1,2]}"#;
+    assert_eq!(parse_message(other), Ok((MessageFormat::Json, AgentMessage::Other("deploy".into()))));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Hostile and broken bodies.
 
 use super::super::xml::parse_with_limit;
-use super::super::{Codec, ReportRefusalKind, encode_answer, extract_facts, fingerprint_parts, parse_message};
+use super::super::{
+    AgentMessage, Codec, ReportRefusalKind, encode_answer, extract_facts, fingerprint_parts, parse_message,
+};
 use super::{FUSION, GLPI, OCS, json_inventory, parse_refusal, parse_report, read_body, xml_inventory};
 
 #[test]
@@ -156,7 +158,8 @@ fn no_mutation_panics() {
     let pieces: [&[u8]; 12] =
         [b"<", b">", b"</", b"&", b"]]>", b"<![CDATA[", b"\"", b"{", b"[", b"\\u0000", b"\xff", b"&#xD800;"];
     let packed = [encode_answer(Codec::Zlib, FUSION), encode_answer(Codec::Gzip, OCS)];
-    for original in [FUSION, OCS, GLPI, &packed[0], &packed[1]] {
+    let scans = [&include_bytes!("../testdata/scans/stack.xml")[..], include_bytes!("../testdata/scans/switch.json")];
+    for original in [FUSION, OCS, GLPI, &packed[0], &packed[1], scans[0], scans[1]] {
         for _ in 0..150 {
             let mut body = original.to_vec();
             for _ in 0..=random.next(4) {
@@ -174,8 +177,14 @@ fn no_mutation_panics() {
             let kept = fingerprint_parts(&body).skip(1).map(<[u8]>::len).sum::<usize>();
             assert!(kept <= body.len());
             drop(read_body(&body));
-            if let Ok((_, super::super::AgentMessage::Inventory(mut report))) = parse_message(&body) {
-                extract_facts(&mut report);
+            match parse_message(&body) {
+                Ok((_, AgentMessage::Inventory(mut report))) => drop(extract_facts(&mut report)),
+                Ok((_, AgentMessage::Scan(reports))) => {
+                    for mut report in reports {
+                        extract_facts(&mut report);
+                    }
+                }
+                _ => {}
             }
         }
     }

@@ -5,6 +5,7 @@ mod codecs;
 mod fingerprints;
 mod hostile;
 mod rules;
+mod scans;
 
 use super::{
     AgentMessage, AgentReport, Codec, MessageFormat, ReportRefusal, detect_codec, inflate_body, parse_message,

@@ -9,6 +9,7 @@ pub mod merge {
     pub mod store;
 }
 pub mod routes;
+pub mod scans;
 pub mod store;
 
 use std::collections::BTreeSet;
@@ -91,20 +92,35 @@ impl<'a> DeviceIdentifiers<'a> {
         let uuid = self.uuid.and_then(real_uuid);
         let twin = uuid.as_deref().and_then(swap_uuid_byte_order);
         let uuids: BTreeSet<String> = uuid.into_iter().chain(twin).map(|uuid| format_identity('u', &uuid)).collect();
-        let serial = self.serial_number.and_then(real_serial);
-        // As it is written, too: nodes of an older version know no other form.
-        let makers =
-            [self.manufacturer.and_then(real_label).map(str::to_owned), self.manufacturer.and_then(maker_name)];
-        let serials: BTreeSet<String> = makers
-            .into_iter()
-            .flatten()
-            .zip(serial.into_iter().cycle())
-            .map(|(maker, serial)| format_identity('n', &format!("{maker}\u{1f}{serial}")))
-            .collect();
+        let serials = self.serial_identities(self.serial_number);
         let host = self.hostname.unwrap_or_default();
         let hosts = self.real_macs().into_iter().filter(|_| !host.is_empty());
         let hosts = hosts.map(|mac| format_identity('m', &format!("{host}\u{1f}{mac}")));
         vec![uuids.into_iter().collect(), serials.into_iter().collect(), hosts.collect()]
+    }
+
+    /// A serial number with the manufacturer.
+    fn serial_identities(&self, serial: Option<&str>) -> BTreeSet<String> {
+        let serial = serial.and_then(real_serial);
+        // As it is written, too: nodes of an older version know no other form.
+        let makers =
+            [self.manufacturer.and_then(real_label).map(str::to_owned), self.manufacturer.and_then(maker_name)];
+        makers
+            .into_iter()
+            .flatten()
+            .zip(serial.into_iter().cycle())
+            .map(|(maker, serial)| format_identity('n', &format!("{maker}\u{1f}{serial}")))
+            .collect()
+    }
+
+    /// The same of the other members of a stack, of which any may become the one that the stack reports.
+    pub fn member_identities(&self, serials: &[String]) -> Vec<String> {
+        serials.iter().flat_map(|serial| self.serial_identities(Some(serial))).collect()
+    }
+
+    /// The hardware addresses alone.
+    pub fn mac_identities(&self) -> Vec<String> {
+        self.real_macs().into_iter().map(|mac| format_identity('k', &mac)).collect()
     }
 
     /// Weaker identities for rows of a file: the serial number alone, the hostname, the display name.
@@ -266,7 +282,7 @@ pub fn apply_report(report: &AgentReport, facts: DeviceFacts, full: &mut FullDev
     update_list(&mut parts.volumes, facts.volumes, is_authoritative);
     update_list(&mut parts.software, facts.software, is_authoritative);
     let (name, version) = agent.map_or((None, None), |agent| (Some(agent.name.clone()), agent.version.clone()));
-    device.agent = DeviceAgent { name, version, device_id: Some(report.device_id.clone()), tag: report.tag.clone() };
+    device.agent = DeviceAgent { name, version, device_id: report.device_id.clone(), tag: report.tag.clone() };
 }
 
 /// A section that an authoritative report does not have is empty.

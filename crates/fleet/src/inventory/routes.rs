@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use agent_reports::{AgentInfo, AgentMessage, Codec, DeviceFacts, MessageFormat, ReportRefusal, ReportRefusalKind};
+use agent_reports::{
+    AgentInfo, AgentMessage, AgentReport, Codec, DeviceFacts, MessageFormat, ReportRefusal, ReportRefusalKind,
+};
 use axum::http::HeaderMap;
 use axum::http::Method;
 use base64::Engine;
@@ -114,19 +116,30 @@ async fn process_body(
         None => agent.acquire_parser().await?,
     };
     let parsing = move || parse_body(&bytes).map_err(refusal_error);
-    let (format, message, facts) = run_blocking(parsing).await?;
+    let (format, message) = run_blocking(parsing).await?;
     drop(parser);
     match message {
-        AgentMessage::Inventory(mut report) => {
-            report.agent = report.agent.take().or_else(|| agent_from_headers(&headers));
-            let reply = inventory_answer(format, report.agent.as_ref(), settings);
-            let digest = Some(digest).filter(|_| !report.partial);
-            let incoming = IncomingReport { reach, reporter, report: *report, facts, digest };
-            store::save_report(&db, settings, incoming).await?;
+        ParsedMessage::Reports(reports) => {
+            let of_header = agent_from_headers(&headers);
+            let first = reports.first().and_then(|(report, _)| report.agent.clone());
+            let reply = inventory_answer(format, first.or(of_header.clone()).as_ref(), settings);
+            let mut refused = Ok(());
+            for (mut report, facts) in reports {
+                report.agent = report.agent.take().or_else(|| of_header.clone());
+                // The counters of a scan differ every time, and one message describes several devices.
+                let digest = Some(digest.clone()).filter(|_| !report.partial && facts.scan.is_none());
+                let incoming = IncomingReport { reach, reporter: reporter.clone(), report, facts, digest };
+                // A scan beyond the limit of devices still reports those that are known.
+                match store::save_report(&db, settings, incoming).await {
+                    Err(error) if error.code() == Code::LimitReached => refused = Err(error),
+                    saved => saved?,
+                }
+            }
             index_software(&db).await;
+            refused?;
             answer(reply)
         }
-        AgentMessage::Contact { device_id } => {
+        ParsedMessage::Contact { device_id } => {
             store::record_contact(&db, settings, reach, &reporter, &device_id).await?;
             answer(match format {
                 MessageFormat::Json => agent_reports::json_contact(report_hours(settings)),
@@ -135,7 +148,7 @@ async fn process_body(
                 MessageFormat::Xml => agent_reports::xml_prolog(report_hours(settings)),
             })
         }
-        AgentMessage::Other(name) => {
+        ParsedMessage::Other(name) => {
             let detail = format!("Only contact messages and inventories are accepted here, not {name}.");
             Err(Error::new(MALFORMED_REPORT, detail))
         }
@@ -174,14 +187,29 @@ fn open_body(body: &[u8], reporter: &Reporter) -> Result<OpenedBody> {
     Ok(OpenedBody { codec, digest: BASE64.encode(digest), bytes })
 }
 
-/// The message of an inflated body, and the facts of an inventory.
-fn parse_body(bytes: &[u8]) -> Result<(MessageFormat, AgentMessage, DeviceFacts), ReportRefusal> {
-    let (format, mut message) = agent_reports::parse_message(bytes)?;
-    let facts = match &mut message {
-        AgentMessage::Inventory(report) => agent_reports::extract_facts(report),
-        _ => DeviceFacts::default(),
+/// A message with the facts of its reports.
+enum ParsedMessage {
+    Contact {
+        device_id: String,
+    },
+    /// One inventory, or a scan of any number of devices.
+    Reports(Vec<(AgentReport, DeviceFacts)>),
+    Other(String),
+}
+
+fn parse_body(bytes: &[u8]) -> Result<(MessageFormat, ParsedMessage), ReportRefusal> {
+    let (format, message) = agent_reports::parse_message(bytes)?;
+    let reports = match message {
+        AgentMessage::Contact { device_id } => return Ok((format, ParsedMessage::Contact { device_id })),
+        AgentMessage::Other(name) => return Ok((format, ParsedMessage::Other(name))),
+        AgentMessage::Inventory(report) => vec![*report],
+        AgentMessage::Scan(reports) => reports,
     };
-    Ok((format, message, facts))
+    let with_facts = |mut report: AgentReport| {
+        let facts = agent_reports::extract_facts(&mut report);
+        (report, facts)
+    };
+    Ok((format, ParsedMessage::Reports(reports.into_iter().map(with_facts).collect())))
 }
 
 fn report_hours(settings: DeviceSettings) -> u32 {

@@ -10,7 +10,8 @@ use people::organizations::{OrganizationId, fold_name};
 
 use super::matching::DeviceMatch;
 use super::matching::store::{CANDIDATES_MAX, LIST_MATCHES, match_contact, match_report};
-use super::{DeviceIdentifiers, Reporter, agent_identities, apply_report, blank_device};
+use super::scans::{apply_facts, given_identities};
+use super::{DeviceIdentifiers, Reporter, agent_identities, blank_device};
 use crate::devices::{
     self, ChangeOrigin, DeviceId, DeviceSettings, DeviceStatus, FullDevice, ReportRowUpdate, row_limit,
 };
@@ -76,8 +77,8 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
         ingest_keys::confirm_ingest_key(tx, reach.key_id).await?;
         let named = resolve_organization(tx, &reporter, report.tag.as_deref()).await?;
         let organization = named.map(|(id, _)| id);
-        let identifiers = DeviceIdentifiers::from_facts(&facts);
-        let found = match_report(tx, &reporter, &report, &identifiers, organization).await?;
+        let given = given_identities(&reporter, &report, &facts);
+        let found = match_report(tx, &reporter, &report, &facts, organization).await?;
         let mut updated = blank_device(now);
         let stored = match found {
             DeviceMatch::One(number) => devices::find_device_by_number(tx, number).await?,
@@ -92,7 +93,7 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
         if let Some(stored) = &stored {
             updated = stored.full.clone();
         }
-        apply_report(&report, facts, &mut updated);
+        apply_facts(&report, facts, &mut updated);
         mark_seen(&mut updated, now);
         // Partial reports of a new device are no inventory, however many arrive: its health stays unknown.
         let is_inventory = !report.partial || updated.device.inventory_at.is_some();
@@ -103,7 +104,7 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
         // A tag without an organization may get one tomorrow: without a digest the same report is parsed again then.
         let is_there = organization.is_some() && updated.device.organization_id == organization;
         let digest = digest.filter(|_| report.tag.is_none() || is_there);
-        let names = identities_of(&updated, agent_identities(&reporter, &report.device_id));
+        let names = identities_of(&updated, given);
         let report_update =
             ReportRowUpdate::Report { digest, check_at: devices::next_check_at(&updated.device, &settings) };
         let number = if let Some(stored) = stored {
@@ -170,7 +171,8 @@ pub async fn delete_devices_of_key(db: &Db, key: IngestKeyId) -> Result<u64> {
 /// All identities of a device.
 pub fn identities_of(full: &FullDevice, given: Vec<Vec<String>>) -> BTreeSet<String> {
     let identifiers = DeviceIdentifiers::from_device(full);
-    given.into_iter().chain(identifiers.identity_levels()).chain([identifiers.alias_identities()]).flatten().collect()
+    let weak = [identifiers.alias_identities(), identifiers.mac_identities()];
+    given.into_iter().chain(identifiers.identity_levels()).chain(weak).flatten().collect()
 }
 
 /// Sets the device online and its times.

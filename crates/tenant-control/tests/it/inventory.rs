@@ -15,6 +15,7 @@ mod organizations;
 mod partials;
 mod recorded;
 mod refused;
+mod scans;
 mod secrets;
 mod software;
 mod together;

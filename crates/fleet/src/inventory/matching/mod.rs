@@ -1,13 +1,16 @@
 //! Which device a report belongs to, and which evidence speaks against it.
 
 pub mod store;
+mod weak;
 
 use std::collections::BTreeSet;
 
-use agent_reports::{real_serial, real_uuid, swap_uuid_byte_order};
+use agent_reports::{DeviceFacts, DeviceTypeFact, real_serial, real_uuid, swap_uuid_byte_order};
 use people::organizations::OrganizationId;
 
+use self::weak::is_same_name;
 use super::DeviceIdentifiers;
+use crate::devices::Type;
 
 /// The device that a report belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +27,8 @@ pub enum DeviceMatch {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineEvidence {
     uuid: Option<String>,
-    serial: Option<String>,
+    /// One, or those of all members of a stack.
+    serials: BTreeSet<String>,
     macs: BTreeSet<String>,
 }
 
@@ -37,7 +41,7 @@ impl MachineEvidence {
         });
         MachineEvidence {
             uuid,
-            serial: identifiers.serial_number.and_then(real_serial).map(str::to_lowercase),
+            serials: identifiers.serial_number.and_then(real_serial).map(str::to_lowercase).into_iter().collect(),
             macs: identifiers.real_macs().into_iter().collect(),
         }
     }
@@ -55,7 +59,7 @@ impl MachineEvidence {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.uuid.is_none() && self.serial.is_none() && self.macs.is_empty()
+        self.uuid.is_none() && self.serials.is_empty() && self.macs.is_empty()
     }
 
     /// How much both have in common.
@@ -78,13 +82,78 @@ impl MachineEvidence {
     }
 
     fn same_serial(&self, other: &MachineEvidence) -> Option<bool> {
-        Some(self.serial.as_ref()? == other.serial.as_ref()?)
+        have_common(&self.serials, &other.serials)
     }
 
     fn same_macs(&self, other: &MachineEvidence) -> Option<bool> {
-        let both = !self.macs.is_empty() && !other.macs.is_empty();
-        both.then(|| !self.macs.is_disjoint(&other.macs))
+        have_common(&self.macs, &other.macs)
     }
+}
+
+/// Whether two sets have something in common; `None` if one of them is empty.
+fn have_common(one: &BTreeSet<String>, other: &BTreeSet<String>) -> Option<bool> {
+    let both = !one.is_empty() && !other.is_empty();
+    both.then(|| !one.is_disjoint(other))
+}
+
+/// The machine that a report describes.
+pub struct ReportedMachine<'a> {
+    pub identifiers: DeviceIdentifiers<'a>,
+    pub evidence: MachineEvidence,
+    /// Of the members of a stack.
+    member_serials: &'a [String],
+    told_type: Option<Type>,
+    /// An agent elsewhere has scanned it.
+    pub is_scanned: bool,
+}
+
+impl<'a> ReportedMachine<'a> {
+    pub fn from_facts(facts: &'a DeviceFacts) -> Self {
+        let identifiers = DeviceIdentifiers::from_facts(facts);
+        let mut evidence = MachineEvidence::from_identifiers(&identifiers);
+        let member_serials: &[String] = facts.scan.as_ref().map_or(&[], |scan| &scan.chassis_serials);
+        evidence.serials.extend(member_serials.iter().map(|serial| serial.to_lowercase()));
+        let told_type = match facts.device_type {
+            Some(DeviceTypeFact::Told(told)) => Some(told),
+            _ => None,
+        };
+        ReportedMachine { identifiers, evidence, member_serials, told_type, is_scanned: facts.scan.is_some() }
+    }
+
+    /// Identities of the machine beside those that its agent gives, the most reliable level first.
+    fn identity_levels(&self) -> Vec<Vec<String>> {
+        let mut levels = self.identifiers.identity_levels();
+        levels.insert(SERIAL_LEVEL + 1, self.identifiers.member_identities(self.member_serials));
+        levels
+    }
+
+    /// Whether a device with an identity of this level may be the machine.
+    fn may_be(&self, candidate: &MatchCandidate, level: usize) -> bool {
+        // The stack has lost the member that it reported before: its name stays.
+        let is_former_member = self.is_scanned && level == SERIAL_LEVEL && self.has_name_of(candidate) == Some(true);
+        !candidate.evidence.contradicts(&self.evidence) || is_former_member
+    }
+
+    /// Whether the machine has the name of a device; `None` if one of them has none.
+    fn has_name_of(&self, candidate: &MatchCandidate) -> Option<bool> {
+        Some(is_same_name(candidate.hostname.as_deref()?, self.identifiers.hostname?))
+    }
+
+    /// Whether one is a printer or network equipment, and the other a computer.
+    fn is_of_another_kind(&self, candidate: &MatchCandidate) -> bool {
+        if self.told_type.is_some_and(is_equipment) {
+            return candidate.has_agent
+                || !(is_equipment(candidate.device_type) || candidate.device_type == Type::Other);
+        }
+        !self.is_scanned && is_equipment(candidate.device_type)
+    }
+}
+
+/// The place of serial numbers among the levels.
+const SERIAL_LEVEL: usize = 1;
+
+fn is_equipment(device_type: Type) -> bool {
+    matches!(device_type, Type::Network | Type::Printer)
 }
 
 /// A device that a report may belong to.
@@ -95,6 +164,11 @@ pub struct MatchCandidate {
     /// Created as a possible duplicate.
     pub is_flagged: bool,
     pub evidence: MachineEvidence,
+    pub hostname: Option<String>,
+    pub manufacturer: Option<String>,
+    pub device_type: Type,
+    /// An agent runs on it.
+    pub has_agent: bool,
 }
 
 impl MatchCandidate {
@@ -134,7 +208,7 @@ mod tests {
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         MachineEvidence {
             uuid: text(uuid),
-            serial: text(serial),
+            serials: text(serial).into_iter().collect(),
             macs: macs.iter().map(|mac| (*mac).to_owned()).collect(),
         }
     }

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use agent_reports::AgentReport;
+use agent_reports::{AgentReport, DeviceFacts};
 use kernel::args;
-use kernel::base::Result;
+use kernel::base::{Result, StringEnum};
 use kernel::store::{FromRow, Row, Tx};
 use people::organizations::OrganizationId;
 
 use super::super::{DeviceIdentifiers, agent_identities};
-use super::{DeviceMatch, MachineEvidence, MatchCandidate, choose_candidate};
-use crate::devices::{DeviceId, Nic, row_limit};
+use super::weak::weak_identities;
+use super::{DeviceMatch, MachineEvidence, MatchCandidate, ReportedMachine, choose_candidate};
+use crate::devices::{DeviceId, Nic, Type, row_limit};
 use crate::inventory::Reporter;
 
 kernel::statements! {
@@ -28,7 +29,8 @@ kernel::statements! {
         FROM device_identities i WHERE i.tenant_id = $1 AND i.identity = $2 AND i.number < $4
         ORDER BY i.number DESC LIMIT $5";
     EVIDENCE = "SELECT number, organization_id, possible_duplicate_of, uuid, serial_number, primary_mac,
-            (SELECT p.nics FROM device_parts p WHERE p.tenant_id = $1 AND p.number = devices.number)
+            (SELECT p.nics FROM device_parts p WHERE p.tenant_id = $1 AND p.number = devices.number),
+            hostname, manufacturer, type, agent_device_id
         FROM devices WHERE tenant_id = $1 AND number = $2 AND deleted_at IS NULL";
     OWNER = "SELECT organization_id, possible_duplicate_of FROM devices WHERE tenant_id = $1 AND number = $2";
 }
@@ -54,6 +56,10 @@ impl FromRow for MatchCandidate {
             organization: row.get(1)?,
             is_flagged: row.get::<Option<DeviceId>>(2)?.is_some(),
             evidence: MachineEvidence::from_identifiers(&identifiers),
+            hostname: row.get(7)?,
+            manufacturer: row.get(8)?,
+            device_type: Type::from_stored(&row.get::<String>(9)?)?,
+            has_agent: row.get::<Option<String>>(10)?.is_some(),
         })
     }
 }
@@ -63,50 +69,74 @@ pub async fn match_report(
     tx: &mut Tx,
     reporter: &Reporter,
     report: &AgentReport,
-    identifiers: &DeviceIdentifiers<'_>,
+    facts: &DeviceFacts,
     own: Option<OrganizationId>,
 ) -> Result<DeviceMatch> {
     let reach = reporter.organization;
-    let evidence = MachineEvidence::from_identifiers(identifiers);
+    let machine = ReportedMachine::from_facts(facts);
+    let evidence = &machine.evidence;
     let mut clone_of = None;
-    for name in agent_identities(reporter, &report.device_id).iter().flatten() {
+    let given = report.device_id.as_deref().map(|device_id| agent_identities(reporter, device_id));
+    for name in given.iter().flatten().flatten() {
         let numbers = list_by_agent_identity(tx, name, reach, own).await?;
         let found = load_candidates(tx, numbers).await?;
         let (others, same): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|candidate| candidate.evidence.is_another_machine(&evidence));
+            found.into_iter().partition(|candidate| candidate.evidence.is_another_machine(evidence));
         clone_of = clone_of.or(others.iter().map(|candidate| candidate.number).min());
         let of_own = same.iter().filter(|candidate| candidate.organization == own).count();
         if report.partial && evidence.is_empty() && same.len() > 1 && of_own != 1 {
             return Ok(DeviceMatch::Unclear);
         }
         if !same.is_empty() {
-            return Ok(choose_candidate(same, own, &evidence));
+            return Ok(choose_candidate(same, own, evidence));
         }
     }
-    for level in identifiers.identity_levels() {
-        let mut numbers = BTreeSet::new();
-        for name in &level {
-            numbers.extend(list_by_identity(tx, name, reach).await?);
-        }
-        let mut found = load_candidates(tx, numbers.into_iter().collect()).await?;
-        found.retain(|candidate| !candidate.is_of_another(own) && !candidate.evidence.contradicts(&evidence));
+    for (level, names) in machine.identity_levels().iter().enumerate() {
+        let mut found = load_by_identities(tx, names, reach).await?;
+        found.retain(|candidate| !candidate.is_of_another(own) && machine.may_be(candidate, level));
         if !found.is_empty() {
-            return Ok(choose_candidate(found, own, &evidence));
+            return Ok(choose_candidate(found, own, evidence));
         }
     }
-    for name in identifiers.alias_identities() {
+    for name in machine.identifiers.alias_identities() {
         let numbers = list_in_steps(tx, LIST_IMPORTED, &name, own).await?;
         let mut found = load_candidates(tx, numbers).await?;
         // Another machine may have taken over the hostname of one that has gone.
         let is_serial = name.starts_with("z:");
         found.retain(|candidate| {
-            !candidate.evidence.contradicts(&evidence) && (is_serial || !candidate.evidence.has_other_macs(&evidence))
+            let is_of_another_kind = machine.is_scanned && machine.is_of_another_kind(candidate);
+            let has_other_macs = !is_serial && candidate.evidence.has_other_macs(evidence);
+            !candidate.evidence.contradicts(evidence) && !has_other_macs && !is_of_another_kind
         });
         if !found.is_empty() {
-            return Ok(choose_candidate(found, own, &evidence));
+            return Ok(choose_candidate(found, own, evidence));
+        }
+    }
+    for (kind, names) in weak_identities(&machine) {
+        let mut found = load_by_identities(tx, &names, reach).await?;
+        found.retain(|candidate| {
+            !candidate.is_of_another(own)
+                && !candidate.evidence.contradicts(evidence)
+                && machine.may_be_by_weak_evidence(candidate, kind)
+        });
+        if !found.is_empty() {
+            return Ok(choose_candidate(found, own, evidence));
         }
     }
     Ok(clone_of.map_or(DeviceMatch::None, DeviceMatch::Duplicate))
+}
+
+/// Live devices in reach that have one of the identities.
+async fn load_by_identities(
+    tx: &mut Tx,
+    names: &[String],
+    reach: Option<OrganizationId>,
+) -> Result<Vec<MatchCandidate>> {
+    let mut numbers = BTreeSet::new();
+    for name in names {
+        numbers.extend(list_by_identity(tx, name, reach).await?);
+    }
+    load_candidates(tx, numbers.into_iter().collect()).await
 }
 
 async fn load_candidates(tx: &mut Tx, numbers: Vec<i64>) -> Result<Vec<MatchCandidate>> {

@@ -49,6 +49,20 @@ fn json_software(count: usize) -> Vec<u8> {
     json(&format!("{{\"softwares\":[{}]}}", all.join(",")))
 }
 
+fn scan(content: &str) -> Vec<u8> {
+    format!("{{\"action\":\"netinventory\",\"deviceid\":\"d\",\"content\":{content}}}").into_bytes()
+}
+
+fn many_ports(count: usize) -> String {
+    let all: Vec<String> = (0..count).map(|n| format!("{{\"ifnumber\":{n}}}")).collect();
+    format!("{{\"network_device\":{{\"name\":\"s\"}},\"network_ports\":[{}]}}", all.join(","))
+}
+
+fn many_devices(count: usize) -> Vec<u8> {
+    let all: Vec<_> = (0..count).map(|n| format!("<DEVICE><SNMPHOSTNAME>s{n}</SNMPHOSTNAME></DEVICE>")).collect();
+    format!("<REQUEST><CONTENT>{}</CONTENT><QUERY>NETDISCOVERY</QUERY></REQUEST>", all.concat()).into_bytes()
+}
+
 fn cut(bytes: &[u8]) -> Vec<u8> {
     bytes[..bytes.len() / 2].to_vec()
 }
@@ -111,8 +125,19 @@ fn broken() -> Vec<Hostile> {
         hostile("two requests", [&fusion[..], b"<REQUEST></REQUEST>"].concat(), 400, ""),
         hostile("no device", "<REQUEST><CONTENT/><QUERY>INVENTORY</QUERY></REQUEST>", 400, "device id"),
         hostile("no content", "{\"action\":\"inventory\",\"deviceid\":\"d\"}", 400, "content"),
-        hostile("another task", "{\"action\":\"netdiscovery\",\"deviceid\":\"d\",\"content\":{}}", 400, "netdiscovery"),
-        hostile("another query", "<REQUEST><DEVICEID>d</DEVICEID><QUERY>SNMPQUERY</QUERY></REQUEST>", 400, "SNMPQUERY"),
+        hostile("another task", "{\"action\":\"deploy\",\"deviceid\":\"d\",\"content\":{}}", 400, "deploy"),
+        hostile("another query", "<REQUEST><DEVICEID>d</DEVICEID><QUERY>WAKEONLAN</QUERY></REQUEST>", 400, "WAKEONLAN"),
+        hostile(
+            "a scan without content",
+            "<REQUEST><DEVICEID>d</DEVICEID><QUERY>SNMPQUERY</QUERY></REQUEST>",
+            400,
+            "content",
+        ),
+        hostile("a scan of a list", "{\"action\":\"netdiscovery\",\"deviceid\":\"d\",\"content\":[1]}", 400, "content"),
+        hostile("a scan of nobody knows what", scan("{\"network_device\":{\"type\":\"Printer\"}}"), 400, "recognized"),
+        hostile("ports that are none", scan("{\"network_ports\":[1]}"), 400, "network_ports"),
+        hostile("5,001 ports", scan(&many_ports(5_001)), 413, "5000"),
+        hostile("501 scanned devices", many_devices(501), 413, "500"),
         hostile("another encoding", "<?xml version=\"1.0\" encoding=\"UTF-16\"?><REQUEST/>", 415, "encoding"),
         hostile("a section that is none", json("{\"softwares\":\"all\"}"), 400, "softwares"),
         hostile("half a letter", json("{\"hardware\":{\"name\":\"\\ud800\"}}"), 400, "JSON"),

@@ -41,7 +41,7 @@ fn bodies() -> Vec<Body> {
     cut_json.plain.truncate(cut_json.plain.len() - 2);
     let mut odd = agent.fusion();
     let text = String::from_utf8(odd.plain).unwrap();
-    odd.plain = text.replace("<QUERY>INVENTORY</QUERY>", "<QUERY>SNMP</QUERY>").into_bytes();
+    odd.plain = text.replace("<QUERY>INVENTORY</QUERY>", "<QUERY>WAKEONLAN</QUERY>").into_bytes();
     let mut all = vec![cut, cut_json, odd, agent.fusion(), agent.ocs(), glpi];
     all.extend(Codec::ALL.map(|codec| agent.fusion().packed(codec)));
     all

@@ -1,0 +1,73 @@
+//! Evidence that is not enough where agents run: a hardware address, a serial number or a name alone. What is scanned over the
+//! network often tells no more. None of it joins a computer with a printer or network equipment.
+
+use agent_reports::maker_name;
+
+use super::{MatchCandidate, ReportedMachine};
+
+/// The only evidence that a report and a device share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeakEvidence {
+    Mac,
+    Serial,
+    Name,
+}
+
+/// The weak identities of a machine, the most reliable first. The name counts only where nothing else is known. An agent's
+/// report has its address alone, by which it finds what a scan has found before.
+pub fn weak_identities(machine: &ReportedMachine<'_>) -> Vec<(WeakEvidence, Vec<String>)> {
+    let macs = machine.identifiers.mac_identities();
+    if !machine.is_scanned {
+        return vec![(WeakEvidence::Mac, macs)];
+    }
+    let (serials, mut names): (Vec<_>, Vec<_>) =
+        machine.identifiers.alias_identities().into_iter().partition(|name| name.starts_with("z:"));
+    if !(macs.is_empty() && serials.is_empty()) {
+        names.clear();
+    }
+    vec![(WeakEvidence::Mac, macs), (WeakEvidence::Serial, serials), (WeakEvidence::Name, names)]
+}
+
+impl ReportedMachine<'_> {
+    /// Whether a device with no more in common than this may be the machine.
+    pub fn may_be_by_weak_evidence(&self, candidate: &MatchCandidate, kind: WeakEvidence) -> bool {
+        let is_possible = match kind {
+            // Redundant switches share an address, and docks move from one laptop to the next.
+            WeakEvidence::Mac => {
+                self.has_name_of(candidate) != Some(false) && (self.is_scanned || !candidate.has_agent)
+            }
+            // Two makers may count alike.
+            WeakEvidence::Serial => {
+                let own = self.identifiers.manufacturer.and_then(maker_name);
+                let makers = own.zip(candidate.manufacturer.as_deref().and_then(maker_name));
+                makers.is_none_or(|(own, other)| own == other)
+            }
+            WeakEvidence::Name => true,
+        };
+        is_possible && !self.is_of_another_kind(candidate)
+    }
+}
+
+/// The longest NetBIOS name; longer hostnames are cut to it.
+const NETBIOS_NAME_BYTES: usize = 15;
+
+/// Whether two hostnames are of one machine: with or without its domain, or cut to a NetBIOS name.
+pub fn is_same_name(one: &str, other: &str) -> bool {
+    let label = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
+    let (one, other) = (label(one), label(other));
+    let cut = |name: &str| name.get(..NETBIOS_NAME_BYTES).map(str::to_owned);
+    one == other || cut(&one).as_ref() == Some(&other) || cut(&other).as_ref() == Some(&one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same_name;
+
+    #[test]
+    fn a_name_is_the_same_with_a_domain_and_cut_short() {
+        assert!(is_same_name("PC-17", "pc-17.acme.test"));
+        assert!(is_same_name("accounting-laptop-3", "ACCOUNTING-LAPT"));
+        assert!(!is_same_name("accounting-laptop-3", "accounting"));
+        assert!(!is_same_name("core1", "core2"));
+    }
+}
