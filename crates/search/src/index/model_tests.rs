@@ -1,6 +1,6 @@
 //! Compares searches of random documents with a plain scan of every document: what is found, and with how many points.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use kernel::base::{RecordId, StringEnum as _, TenantId, Timestamp};
 use search_language::fold::fold_value;
@@ -114,8 +114,7 @@ impl Random {
     fn document(&mut self, number: usize) -> SearchDocument {
         let kinds = [DocumentKind::Device, DocumentKind::User, DocumentKind::Ticket];
         let kind = kinds[self.below(kinds.len())];
-        let names: Vec<(&'static str, String)> =
-            (0..1 + self.below(2)).map(|_| ("name", self.text(&WORDS, 3))).collect();
+        let names: Vec<(&'static str, String)> = (0..=self.below(2)).map(|_| ("name", self.text(&WORDS, 3))).collect();
         let bodies = (0..self.below(3)).map(|_| ("body", self.text(&WORDS, 6))).collect();
         let is_named = NAMED_KINDS.contains(&kind);
         let keys = names.iter().flat_map(|(_, name)| name_keys(name)).map(|key| (IdentitySort::Name, key));

@@ -37,8 +37,8 @@ impl TenantArgs {
     /// The line of an `admin` command about this tenant, for people to paste.
     pub fn command_line(&self, command: &str, flags: &[(&str, &str)]) -> String {
         let flags = [&[("--tenant", self.tenant.as_str())], flags].concat();
-        let flags: String = flags.iter().map(|(name, value)| format!(" {}", format_flag(name, value))).collect();
-        self.common.store.command_line(&format!("admin {command}{flags}"))
+        let flags: Vec<String> = flags.iter().map(|(name, value)| format_flag(name, value)).collect();
+        self.common.store.command_line(&format!("admin {command} {}", flags.join(" ")))
     }
 }
 

@@ -200,14 +200,14 @@ fn candidate_set_for_word(word: &StoredWord) -> DeviceSet {
     if let Some(address) = parse_whole_mac(word.written()) {
         return DeviceSet::Prefixes { whole: Vec::new(), starts: vec![format_term(devices::WORD_TERM, &address)] };
     }
-    candidate_set_for_rows(word.rows(), compact_mac(word.written()))
+    candidate_set_for_rows(word.rows(), compact_mac(word.written()).as_deref())
 }
 
 /// The set of devices that may have one of these rows: by the longest part of each, of which all but the last are whole
 /// words, or by the prefix of a hardware address. The first digits of an address are its maker's and shared by whole fleets,
 /// and so are the letters of a name such as `pc0042`: there the last part is used if it is long enough to be distinctive.
-fn candidate_set_for_rows(rows: &[Vec<String>], address: Option<String>) -> DeviceSet {
-    let to_word_term = |text: &String| format_term(devices::WORD_TERM, text);
+fn candidate_set_for_rows(rows: &[Vec<String>], address: Option<&str>) -> DeviceSet {
+    let to_word_term = |text: &str| format_term(devices::WORD_TERM, text);
     let (mut wholes, mut starts): (BTreeSet<String>, BTreeSet<String>) = (BTreeSet::new(), BTreeSet::new());
     for (index, row) in rows.iter().enumerate() {
         let Some((last, before)) = row.split_last() else { continue };
@@ -219,7 +219,7 @@ fn candidate_set_for_rows(rows: &[Vec<String>], address: Option<String>) -> Devi
             None => starts.insert(to_word_term(last)),
         };
     }
-    starts.extend(address.iter().map(to_word_term));
+    starts.extend(address.map(to_word_term));
     DeviceSet::Prefixes { whole: wholes.into_iter().collect(), starts: starts.into_iter().collect() }
 }
 

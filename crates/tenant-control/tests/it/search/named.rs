@@ -23,7 +23,8 @@ async fn search_first(server: &Server, tenancy: &Tenancy, q: &str) -> String {
     let answer = server.get(format!("{}&limit=1", asking(q))).cookie(&tenancy.admin).await;
     assert_eq!(answer.status, 200, "{q}: {}", answer.json());
     let found = answer.json();
-    hits(&found).first().map(|hit| text(hit, "id").to_owned()).unwrap_or_else(|| panic!("{q} finds nothing"))
+    let first = hits(&found).first().unwrap_or_else(|| panic!("{q} finds nothing"));
+    text(first, "id").to_owned()
 }
 
 /// Tickets with this text in their subject, if it is short, and in their description.
