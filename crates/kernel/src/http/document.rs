@@ -20,7 +20,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::operation::operations_of;
 use super::params::ID;
 use super::problem::{ProblemDetails, ProblemField};
-use super::refusals::{self, RefusalCodes};
+use super::refusals::{self, IDEMPOTENCY_KEY, IF_MATCH, RefusalCodes};
 use super::rules::Rules;
 use crate::base::{Code, Error, Result, sha256};
 use crate::events::EventKindDescription;
@@ -57,10 +57,6 @@ pub struct DocumentInfo {
     /// Every error code of the API, in the order of their status.
     pub codes: Vec<Code>,
 }
-
-/// Headers that operations take.
-pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
-pub(super) const IF_MATCH: &str = "If-Match";
 
 pub(super) fn finish_document(
     mut openapi: OpenApi,

@@ -9,11 +9,14 @@ use utoipa::openapi::path::{Operation, Paths};
 use utoipa::openapi::schema::Components;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
 
-use super::document::{IDEMPOTENCY_KEY, IF_MATCH};
 use super::params::{CURSOR, ID, RUN_ID};
 use super::problem::ProblemDetails;
 use super::rules::Rules;
 use crate::base::{Code, Error, Result};
+
+/// Headers that operations take.
+pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+pub(super) const IF_MATCH: &str = "If-Match";
 
 /// The codes of a response, for programs; its description is for people.
 const CODES: &str = "x-error-codes";

@@ -12,6 +12,7 @@ mod matches;
 mod model_tests;
 mod names;
 mod phrases;
+mod points;
 mod query;
 mod schema;
 mod words;

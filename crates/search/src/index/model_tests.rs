@@ -13,9 +13,9 @@ use tantivy::{Index, IndexWriter};
 use super::super::documents::{DocumentKind, IdentitySort, KindSet, NAMED_KINDS, SearchDocument};
 use super::budget::SearchBudget;
 use super::collect::{IndexSnapshot, RankingPlan};
+use super::points;
 use super::query::{Breadth, NameStarts, QueryBuilder};
 use super::schema::{self, IndexFields, TermOwner};
-use super::words::points;
 
 const DOCUMENTS: usize = 200;
 const QUERIES: usize = 400;

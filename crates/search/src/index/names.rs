@@ -11,8 +11,7 @@ use tantivy::{DocId, InvertedIndexReader, Score, Searcher, SegmentReader, Tantiv
 
 use super::budget::SearchBudget;
 use super::matches::SegmentMatches;
-use super::schema::TermOwner;
-use super::words::prefix_end;
+use super::schema::{TermOwner, prefix_end};
 
 /// The most records with a name that begins with a query that rank before other matches. A query that begins the names of
 /// more is a word as any other, and not half a name.

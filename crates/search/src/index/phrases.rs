@@ -13,8 +13,8 @@ use tantivy::{DocId, DocSet, InvertedIndexReader, Score, SegmentReader, TantivyE
 
 use super::budget::SearchBudget;
 use super::matches::{SegmentMatches, gallop_from};
-use super::schema::{IndexFields, TermOwner};
-use super::words::{points, prefix_end};
+use super::points;
+use super::schema::{IndexFields, TermOwner, prefix_end};
 
 /// Whether the last word of a phrase is whole or a prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

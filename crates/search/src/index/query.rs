@@ -14,8 +14,9 @@ use super::super::documents::{DocumentKind, KindSet, NAMED_KINDS, kinds_with_fie
 use super::budget::SearchBudget;
 use super::names::{ExactStartQuery, NAMED_MAX, NameStartQuery};
 use super::phrases::{PhraseEnd, PhraseQuery};
+use super::points;
 use super::schema::{CODE, IDENTITY, IndexFields, NAME, ORGANIZATION_ID, SERIAL_END, TermOwner};
-use super::words::{MatchMode, WordQuery, points};
+use super::words::{MatchMode, WordQuery};
 
 /// How many words of a query may have two typos: the first words of a pasted sentence say what is meant.
 const TYPOS_OF_FIRST: usize = 3;

@@ -213,6 +213,15 @@ fn push_words(tokens: &mut String, words: &[PlacedWord]) {
     }
 }
 
+/// The smallest key after all keys with this prefix. Keys are UTF-8, in which no byte is 255.
+pub fn prefix_end(start: &[u8]) -> Vec<u8> {
+    let mut end = start.to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}
+
 /// Names of exact terms that are no fields of the query language.
 pub const ORGANIZATION_ID: &str = "organization_id";
 /// What a record is called as a whole.
