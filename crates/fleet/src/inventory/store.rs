@@ -13,7 +13,7 @@ use super::matching::store::{CANDIDATES_MAX, LIST_MATCHES, match_contact, match_
 use super::scans::{apply_facts, given_identities};
 use super::{DeviceIdentifiers, Reporter, agent_identities, blank_device};
 use crate::devices::{
-    self, ChangeOrigin, DeviceId, DeviceSettings, DeviceStatus, FullDevice, ReportRowUpdate, row_limit,
+    self, ChangeOrigin, Device, DeviceId, DeviceSettings, DeviceStatus, FullDevice, ReportRowUpdate, row_limit,
 };
 use crate::ingest_keys::{self, IngestKeyId, IngestReach};
 
@@ -93,11 +93,12 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
         if let Some(stored) = &stored {
             updated = stored.full.clone();
         }
+        let is_scanned = facts.scan.is_some();
         apply_facts(&report, facts, &mut updated);
         mark_seen(&mut updated, now);
-        // Partial reports of a new device are no inventory, however many arrive: its health stays unknown.
-        let is_inventory = !report.partial || updated.device.inventory_at.is_some();
-        updated.device.inventory_at = is_inventory.then_some(now);
+        if is_inventory(&report, is_scanned, &updated.device) {
+            updated.device.inventory_at = Some(now);
+        }
         // An archived organization gets no new devices; a device that belongs to it stays.
         let joined = named.filter(|(_, is_archived)| !is_archived).map(|(id, _)| id);
         updated.device.organization_id = joined.or(updated.device.organization_id);
@@ -180,6 +181,16 @@ fn mark_seen(full: &mut FullDevice, now: Timestamp) {
     full.device.status = DeviceStatus::Online;
     full.device.last_seen_at = Some(now);
     full.device.first_seen_at.get_or_insert(now);
+}
+
+/// Whether a report counts as an inventory of the device. Partial reports of a new device do not, however many arrive: its
+/// health stays unknown. A discovery never does, nor does a scan of a machine with an agent: both would hide that the agent
+/// reports no more.
+fn is_inventory(report: &AgentReport, is_scanned: bool, device: &Device) -> bool {
+    if is_scanned {
+        return !report.partial && device.agent.device_id.is_none();
+    }
+    !report.partial || device.inventory_at.is_some()
 }
 
 /// An organization, and whether it is archived.
