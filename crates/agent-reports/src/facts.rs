@@ -39,6 +39,8 @@ pub struct ScanFacts {
     pub ips: Vec<String>,
     /// The serial numbers of the members of a stack: any of them may become the one that the stack reports.
     pub chassis_serials: Vec<String>,
+    /// Only the name server knows the hostname.
+    pub is_name_from_dns: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

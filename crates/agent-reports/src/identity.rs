@@ -184,6 +184,16 @@ pub fn real_mac(value: &str) -> Option<String> {
     (!is_group && !SHARED_MACS.iter().any(|start| mac.starts_with(start))).then_some(mac)
 }
 
+/// Locally administered addresses that last: QEMU gives a virtual machine one for good.
+const LASTING_LOCAL_MAC: &str = "52:54:00:";
+
+/// Whether software has chosen the address, in the form of [`real_mac`]. Phones have another one in every network, and change
+/// it from time to time.
+pub fn is_random_mac(mac: &str) -> bool {
+    let first = mac.get(..2).and_then(|octet| u8::from_str_radix(octet, 16).ok());
+    first.is_some_and(|octet| octet & 2 == 2) && !mac.starts_with(LASTING_LOCAL_MAC)
+}
+
 /// The MAC in lower case with colons, from any notation. All zeros and all ones are invalid.
 pub fn normal_mac(value: &str) -> Option<String> {
     let digits = compact_mac(value.trim())?;

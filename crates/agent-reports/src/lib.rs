@@ -37,7 +37,8 @@ pub use device_type::{DeviceTypeFact, guess_device_type};
 pub use facts::{DeviceFacts, HostFacts, MachineFacts, NetworkFacts, ScanFacts, SystemFacts, extract_facts};
 pub use fingerprint::fingerprint_parts;
 pub use identity::{
-    compact_mac, maker_name, normal_mac, real_label, real_mac, real_serial, real_uuid, swap_uuid_byte_order,
+    compact_mac, is_random_mac, maker_name, normal_mac, real_label, real_mac, real_serial, real_uuid,
+    swap_uuid_byte_order,
 };
 pub use message::{AgentMessage, MessageFormat, detect_format};
 pub use network_cards::is_virtual_interface;

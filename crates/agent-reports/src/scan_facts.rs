@@ -67,6 +67,7 @@ fn network_facts(scanned: &ScannedDevice) -> NetworkFacts {
 }
 
 fn scan_facts(scanned: ScannedDevice) -> ScanFacts {
+    let is_name_from_dns = scanned.is_name_from_dns();
     let chassis_serials = scanned.chassis_serials().into_iter().map(str::to_owned).collect();
     let of_nics = scanned.nics.into_iter().flat_map(|nic| nic.ips);
     let of_chassis = scanned.chassis.into_iter().find_map(|chassis| chassis.firmware);
@@ -77,5 +78,6 @@ fn scan_facts(scanned: ScannedDevice) -> ScanFacts {
         supplies: scanned.supplies,
         ips: scanned.scanned_ip.into_iter().chain(scanned.ips).chain(of_nics).collect(),
         chassis_serials,
+        is_name_from_dns,
     }
 }

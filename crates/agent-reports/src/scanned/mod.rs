@@ -119,6 +119,11 @@ impl ScannedDevice {
         self.name.as_deref().or(self.netbios_name.as_deref()).or(dns_name)
     }
 
+    /// Whether only the name server knows a name: that of the address, which another device may have tomorrow.
+    pub fn is_name_from_dns(&self) -> bool {
+        self.name.is_none() && self.netbios_name.is_none() && self.hostname().is_some()
+    }
+
     /// The real serial numbers of the members of a stack.
     pub fn chassis_serials(&self) -> Vec<&str> {
         self.chassis.iter().filter_map(|chassis| real_serial(chassis.serial.as_deref()?)).collect()

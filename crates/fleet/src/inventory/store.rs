@@ -8,8 +8,8 @@ use kernel::base::{Code, DAY_MS, Error, Result, StringEnum, Timestamp};
 use kernel::store::{Db, Tx, Value};
 use people::organizations::{OrganizationId, fold_name};
 
-use super::matching::DeviceMatch;
 use super::matching::store::{CANDIDATES_MAX, LIST_MATCHES, match_contact, match_report};
+use super::matching::{DeviceMatch, ReportedMachine};
 use super::scans::{apply_facts, given_identities};
 use super::{DeviceIdentifiers, Reporter, agent_identities, blank_device};
 use crate::devices::{
@@ -92,6 +92,8 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
         };
         if let Some(stored) = &stored {
             updated = stored.full.clone();
+        } else if report.partial && ReportedMachine::from_facts(&facts).is_passing() {
+            return Ok(());
         }
         let is_scanned = facts.scan.is_some();
         apply_facts(&report, facts, &mut updated);

@@ -5,7 +5,7 @@ mod weak;
 
 use std::collections::BTreeSet;
 
-use agent_reports::{DeviceFacts, DeviceTypeFact, real_serial, real_uuid, swap_uuid_byte_order};
+use agent_reports::{DeviceFacts, DeviceTypeFact, is_random_mac, real_serial, real_uuid, swap_uuid_byte_order};
 use people::organizations::OrganizationId;
 
 use self::weak::is_same_name;
@@ -105,6 +105,8 @@ pub struct ReportedMachine<'a> {
     told_type: Option<Type>,
     /// An agent elsewhere has scanned it.
     pub is_scanned: bool,
+    /// Only the name server knows its name.
+    is_name_from_dns: bool,
 }
 
 impl<'a> ReportedMachine<'a> {
@@ -117,7 +119,18 @@ impl<'a> ReportedMachine<'a> {
             Some(DeviceTypeFact::Told(told)) => Some(told),
             _ => None,
         };
-        ReportedMachine { identifiers, evidence, member_serials, told_type, is_scanned: facts.scan.is_some() }
+        let is_name_from_dns = facts.scan.as_ref().is_some_and(|scan| scan.is_name_from_dns);
+        let is_scanned = facts.scan.is_some();
+        ReportedMachine { identifiers, evidence, member_serials, told_type, is_scanned, is_name_from_dns }
+    }
+
+    /// Whether a scan tells no more of the machine than a random hardware address. Phones come and go with such addresses:
+    /// one may be a device that is known, but makes none.
+    pub fn is_passing(&self) -> bool {
+        let MachineEvidence { uuid, serials, macs } = &self.evidence;
+        let has_name = self.identifiers.hostname.is_some() && !self.is_name_from_dns;
+        let has_more = has_name || self.told_type.is_some() || uuid.is_some() || !serials.is_empty();
+        self.is_scanned && !has_more && !macs.is_empty() && macs.iter().all(|mac| is_random_mac(mac))
     }
 
     /// Identities of the machine beside those that its agent gives, the most reliable level first.

@@ -72,6 +72,28 @@ over_http! {
         assert_eq!(all(&server, &acme).await[1]["primary_ip"], "192.0.2.45");
     }
 
+    async fn a_random_address_alone_is_no_new_device(server: Server) {
+        let acme = server.tenant("acme").await;
+        let key = server.ingest_key(&acme).await;
+        let seen = |fields: &str| message("NETDISCOVERY", &format!("<DEVICE>{fields}<IP>192.0.2.150</IP></DEVICE>"));
+        // A phone of every day, with the name that the address has in the name server.
+        for day in 1..4 {
+            let mac = format!("<MAC>da:a1:19:00:11:0{day}</MAC>");
+            reported(&server, &key, &seen(&mac)).await;
+            reported(&server, &key, &seen(&format!("<DNSHOSTNAME>dhcp-150.acme.test</DNSHOSTNAME>{mac}"))).await;
+        }
+        assert_eq!(all(&server, &acme).await, Vec::<Value>::new());
+        // One with a name of its own is a device, and its address is enough to see it again.
+        reported(&server, &key, &seen("<NETBIOSNAME>TABLET-3</NETBIOSNAME><MAC>da:a1:19:00:11:03</MAC>")).await;
+        server.advance(60_000);
+        reported(&server, &key, &seen("<MAC>da:a1:19:00:11:03</MAC>")).await;
+        // Virtual machines have addresses of software for good.
+        reported(&server, &key, &seen("<MAC>52:54:00:00:11:04</MAC>")).await;
+        let all = all(&server, &acme).await;
+        assert_eq!(each(&all, "primary_mac"), [&json!("da:a1:19:00:11:03"), &json!("52:54:00:00:11:04")]);
+        assert_eq!((&all[0]["hostname"], &all[0]["last_seen_at"]), (&json!("TABLET-3"), &json!(server.now())));
+    }
+
     async fn a_stack_is_the_same_whichever_member_leads_it(server: Server) {
         let failover = String::from_utf8(STACK.to_vec()).unwrap();
         let failover = failover.replace("<SERIAL>FCW2301A0B1</SERIAL>\n        <TYPE>NET", "<SERIAL>FCW2301A0B2</SERIAL>\n        <TYPE>NET");
