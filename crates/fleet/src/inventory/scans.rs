@@ -4,6 +4,7 @@
 
 use agent_reports::{AgentReport, DeviceFacts, DeviceTypeFact, HostFacts, MachineFacts, NetworkFacts, ScanFacts};
 
+use super::matching::is_same_name;
 use super::{DeviceIdentifiers, Reporter, agent_identities, apply_report, update_value};
 use crate::devices::{Device, DeviceAgent, DeviceParts, FullDevice};
 
@@ -76,7 +77,11 @@ fn apply_scan(report: &AgentReport, facts: DeviceFacts, scan: ScanFacts, full: &
     // A device that answers slowly is scanned in part: it has not lost its name, make and serial number.
     let told = if change == ScanUpdate::Missing { change } else { ScanUpdate::Told };
     if let Some(HostFacts { hostname, memory_bytes, .. }) = facts.host {
-        told.update(&mut device.hostname, hostname);
+        let is_known = device.hostname.as_deref().zip(hostname.as_deref()).is_some_and(|(old, new)| {
+            // The same name with its domain and without it would change to and fro.
+            scan.is_name_from_dns || is_same_name(old, new)
+        });
+        told.update(&mut device.hostname, hostname.filter(|_| !is_known));
         told.update(&mut device.memory_bytes, memory_bytes);
     }
     if let Some(MachineFacts { manufacturer, model, serial_number, asset_tag }) = facts.machine {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use agent_reports::{DeviceFacts, DeviceTypeFact, is_random_mac, real_serial, real_uuid, swap_uuid_byte_order};
 use people::organizations::OrganizationId;
 
-use self::weak::is_same_name;
+pub use self::weak::is_same_name;
 use super::DeviceIdentifiers;
 use crate::devices::Type;
 
@@ -147,9 +147,12 @@ impl<'a> ReportedMachine<'a> {
         !candidate.evidence.contradicts(&self.evidence) || is_former_member
     }
 
-    /// Whether the machine has the name of a device; `None` if one of them has none.
+    /// Whether the machine has the name of a device; `None` if one of them has none. A name that only the name server knows
+    /// is that of an address, which the next device may have tomorrow: that it differs says nothing.
     fn has_name_of(&self, candidate: &MatchCandidate) -> Option<bool> {
-        Some(is_same_name(candidate.hostname.as_deref()?, self.identifiers.hostname?))
+        let is_same = is_same_name(candidate.hostname.as_deref()?, self.identifiers.hostname?);
+        let is_of_address = self.is_name_from_dns || candidate.may_have_name_from_dns();
+        (is_same || !is_of_address).then_some(is_same)
     }
 
     /// Whether one is a printer or network equipment, and the other a computer.
@@ -182,12 +185,22 @@ pub struct MatchCandidate {
     pub device_type: Type,
     /// An agent runs on it.
     pub has_agent: bool,
+    /// It was imported, and nothing has reported it.
+    pub is_imported: bool,
 }
 
 impl MatchCandidate {
     /// Whether the device belongs to another customer than the report.
     pub fn is_of_another(&self, own: Option<OrganizationId>) -> bool {
         self.organization.zip(own).is_some_and(|(organization, own)| organization != own)
+    }
+
+    /// Whether only the name server may have told the hostname. Where it came from is not stored; what answers to no more
+    /// than a ping has a name with a domain from nowhere else.
+    fn may_have_name_from_dns(&self) -> bool {
+        let is_little_known = self.device_type == Type::Other && self.evidence.serials.is_empty();
+        let has_domain = self.hostname.as_deref().is_some_and(|name| name.contains('.'));
+        is_little_known && has_domain && !self.has_agent && !self.is_imported
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use agent_reports::{AgentReport, DeviceFacts};
 use kernel::args;
-use kernel::base::{Result, StringEnum};
+use kernel::base::{Result, StringEnum, Timestamp};
 use kernel::store::{FromRow, Row, Tx};
 use people::organizations::OrganizationId;
 
@@ -30,7 +30,7 @@ kernel::statements! {
         ORDER BY i.number DESC LIMIT $5";
     EVIDENCE = "SELECT number, organization_id, possible_duplicate_of, uuid, serial_number, primary_mac,
             (SELECT p.nics FROM device_parts p WHERE p.tenant_id = $1 AND p.number = devices.number),
-            hostname, manufacturer, type, agent_device_id
+            hostname, manufacturer, type, agent_device_id, first_seen_at
         FROM devices WHERE tenant_id = $1 AND number = $2 AND deleted_at IS NULL";
     OWNER = "SELECT organization_id, possible_duplicate_of FROM devices WHERE tenant_id = $1 AND number = $2";
 }
@@ -60,6 +60,7 @@ impl FromRow for MatchCandidate {
             manufacturer: row.get(8)?,
             device_type: Type::from_stored(&row.get::<String>(9)?)?,
             has_agent: row.get::<Option<String>>(10)?.is_some(),
+            is_imported: row.get::<Option<Timestamp>>(11)?.is_none(),
         })
     }
 }
@@ -119,6 +120,9 @@ pub async fn match_report(
                 && !candidate.evidence.contradicts(evidence)
                 && machine.may_be_by_weak_evidence(candidate, kind)
         });
+        if found.iter().any(|candidate| machine.has_name_of(candidate) == Some(true)) {
+            found.retain(|candidate| machine.has_name_of(candidate) == Some(true));
+        }
         if !found.is_empty() {
             return Ok(choose_candidate(found, own, evidence));
         }

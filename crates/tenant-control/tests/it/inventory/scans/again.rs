@@ -94,6 +94,36 @@ over_http! {
         assert_eq!((&all[0]["hostname"], &all[0]["last_seen_at"]), (&json!("TABLET-3"), &json!(server.now())));
     }
 
+    async fn a_name_of_the_name_server_neither_divides_nor_renames(server: Server) {
+        let seen = |fields: &str| message("NETDISCOVERY", &format!("<DEVICE>{fields}<MAC>00:25:90:00:11:21</MAC></DEVICE>"));
+        let leased = |name: &str| seen(&format!("<DNSHOSTNAME>{name}</DNSHOSTNAME>"));
+        let named = seen("<NETBIOSNAME>PC-21</NETBIOSNAME>");
+        let bodies = [named.clone(), leased("dhcp-23.acme.test"), leased("_gateway"), leased("pc-21.acme.test"), named.clone()];
+        let (acme, found) = only_after(&server, "acme", &bodies).await;
+        assert_eq!((&found["hostname"], &found["version"]), (&json!("PC-21"), &json!(1)));
+        // The same name in another form is no news; another one is.
+        let key = server.ingest_key(&acme).await;
+        for (name, stored) in [("pc-21.acme.test", "PC-21"), ("pc-22.acme.test", "pc-22.acme.test"), ("PC-21", "PC-21")] {
+            let told = seen(&format!("<SNMPHOSTNAME>{name}</SNMPHOSTNAME><SERIAL>XQ77-21</SERIAL>"));
+            reported(&server, &key, &told).await;
+            assert_eq!(device(&server, &acme.admin, id(&found)).await["hostname"], stored, "{name}");
+        }
+        // It fills a gap until the device says its own.
+        let bodies = [seen(""), leased("dhcp-23.acme.test"), leased("dhcp-24.acme.test")];
+        let (empty, found) = only_after(&server, "empty", &bodies).await;
+        assert_eq!(found["hostname"], "dhcp-23.acme.test");
+        let key = server.ingest_key(&empty).await;
+        for body in [named, leased("dhcp-25.acme.test")] {
+            reported(&server, &key, &body).await;
+        }
+        assert_eq!(each(&all(&server, &empty).await, "hostname"), [&json!("PC-21")]);
+        // An agent comes to what had the name of its address.
+        let agent = Agent::named("pc-21").macs(&["00:25:90:00:11:21"]).fusion();
+        let bodies = [leased("dhcp-23.acme.test"), agent, leased("dhcp-24.acme.test")];
+        let (_, taken) = only_after(&server, "agent", &bodies).await;
+        assert_eq!((&taken["hostname"], &taken["type"]), (&json!("pc-21"), &json!("server")));
+    }
+
     async fn a_stack_is_the_same_whichever_member_leads_it(server: Server) {
         let failover = String::from_utf8(STACK.to_vec()).unwrap();
         let failover = failover.replace("<SERIAL>FCW2301A0B1</SERIAL>\n        <TYPE>NET", "<SERIAL>FCW2301A0B2</SERIAL>\n        <TYPE>NET");
