@@ -144,6 +144,38 @@ pub fn maker_name(value: &str) -> Option<String> {
     Some(MAKERS.iter().find(|(known, _)| *known == name).map_or(name, |(_, short)| (*short).to_owned()))
 }
 
+/// Names that devices have until somebody gives them one: their letters and digits in lower case.
+const GENERIC_NAMES: [&str; 22] = [
+    "accesspoint",
+    "ap",
+    "camera",
+    "computer",
+    "device",
+    "firewall",
+    "gateway",
+    "host",
+    "hostname",
+    "localhost",
+    "modem",
+    "nas",
+    "network",
+    "noname",
+    "openwrt",
+    "pc",
+    "printer",
+    "router",
+    "server",
+    "snmp",
+    "switch",
+    "ups",
+];
+
+/// Whether a hostname is one that many devices have, or a placeholder: no device is recognized by it alone.
+pub fn is_generic_name(name: &str) -> bool {
+    let label = name.split('.').next().unwrap_or_default();
+    real_label(label).is_none() || GENERIC_NAMES.contains(&letters_and_digits(label).as_str())
+}
+
 /// The UUID in lower case with hyphens, unless it is invalid or a placeholder.
 pub fn real_uuid(value: &str) -> Option<String> {
     let digits = hex_digits(value.trim().trim_start_matches('{').trim_end_matches('}'), &['-'])?;

@@ -37,7 +37,7 @@ pub use device_type::{DeviceTypeFact, guess_device_type};
 pub use facts::{DeviceFacts, HostFacts, MachineFacts, NetworkFacts, ScanFacts, SystemFacts, extract_facts};
 pub use fingerprint::fingerprint_parts;
 pub use identity::{
-    compact_mac, is_random_mac, maker_name, normal_mac, real_label, real_mac, real_serial, real_uuid,
+    compact_mac, is_generic_name, is_random_mac, maker_name, normal_mac, real_label, real_mac, real_serial, real_uuid,
     swap_uuid_byte_order,
 };
 pub use message::{AgentMessage, MessageFormat, detect_format};

@@ -9,7 +9,7 @@ mod interfaces;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use super::identity::{real_mac, real_serial};
+use super::identity::{is_generic_name, real_mac, real_serial};
 use super::parts::{Nic, Port, Supply};
 use super::refusal::ReportRefusal;
 use super::sections::{DriveEntry, NIC_IPS_MAX};
@@ -131,7 +131,7 @@ impl ScannedDevice {
 
     /// Whether there is anything by which the next scan can recognize the device.
     pub fn is_recognizable(&self) -> bool {
-        self.hostname().is_some()
+        self.hostname().is_some_and(|name| !is_generic_name(name))
             || self.serial.as_deref().and_then(real_serial).is_some()
             || !self.chassis_serials().is_empty()
             || self.mac.as_deref().and_then(real_mac).is_some()

@@ -384,6 +384,8 @@ fn wrong_scans_are_refused_with_a_sentence() {
     for (body, detail) in [
         (xml_scan("SNMPQUERY", "<DEVICE><INFO><TYPE>PRINTER</TYPE><SERIAL>N/A</SERIAL></INFO></DEVICE>"), unknown),
         (json_scan("\"network_device\":{\"type\":\"Printer\",\"mac\":\"00:00:00:00:00:00\"}"), unknown),
+        (xml_scan("SNMPQUERY", "<DEVICE><INFO><NAME>localhost.localdomain</NAME></INFO></DEVICE>"), unknown),
+        (json_scan("\"network_device\":{\"type\":\"Printer\",\"name\":\"(none)\"}"), unknown),
         (
             b"<REQUEST><DEVICEID>d</DEVICEID><QUERY>SNMPQUERY</QUERY></REQUEST>".to_vec(),
             "The inventory has no content.",

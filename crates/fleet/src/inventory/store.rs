@@ -78,7 +78,9 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
         let named = resolve_organization(tx, &reporter, report.tag.as_deref()).await?;
         let organization = named.map(|(id, _)| id);
         let given = given_identities(&reporter, &report, &facts);
-        let found = match_report(tx, &reporter, &report, &facts, organization).await?;
+        // An archived organization gets no new devices; a device that belongs to it stays.
+        let joined = named.filter(|(_, is_archived)| !is_archived).map(|(id, _)| id);
+        let found = match_report(tx, &reporter, &report, &facts, organization, joined).await?;
         let mut updated = blank_device(now);
         let stored = match found {
             DeviceMatch::One(number) => devices::find_device_by_number(tx, number).await?,
@@ -101,8 +103,6 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
         if is_inventory(&report, is_scanned, &updated.device) {
             updated.device.inventory_at = Some(now);
         }
-        // An archived organization gets no new devices; a device that belongs to it stays.
-        let joined = named.filter(|(_, is_archived)| !is_archived).map(|(id, _)| id);
         updated.device.organization_id = joined.or(updated.device.organization_id);
         // A tag without an organization may get one tomorrow: without a digest the same report is parsed again then.
         let is_there = organization.is_some() && updated.device.organization_id == organization;

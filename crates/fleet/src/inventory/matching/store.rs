@@ -9,7 +9,7 @@ use kernel::store::{FromRow, Row, Tx};
 use people::organizations::OrganizationId;
 
 use super::super::{DeviceIdentifiers, agent_identities};
-use super::weak::weak_identities;
+use super::weak::{WeakEvidence, weak_identities};
 use super::{DeviceMatch, MachineEvidence, MatchCandidate, ReportedMachine, choose_candidate};
 use crate::devices::{DeviceId, Nic, Type, row_limit};
 use crate::inventory::Reporter;
@@ -65,13 +65,15 @@ impl FromRow for MatchCandidate {
     }
 }
 
-/// The device that a report belongs to. `own` is the organization of the report, `reach` that of its key.
+/// The device that a report belongs to. `own` is the organization of the report, `joined` the one that a new device of it
+/// gets, `reach` that of its key.
 pub async fn match_report(
     tx: &mut Tx,
     reporter: &Reporter,
     report: &AgentReport,
     facts: &DeviceFacts,
     own: Option<OrganizationId>,
+    joined: Option<OrganizationId>,
 ) -> Result<DeviceMatch> {
     let reach = reporter.organization;
     let machine = ReportedMachine::from_facts(facts);
@@ -99,7 +101,7 @@ pub async fn match_report(
             return Ok(choose_candidate(found, own, evidence));
         }
     }
-    for name in machine.identifiers.alias_identities() {
+    for name in machine.alias_identities() {
         let numbers = list_in_steps(tx, LIST_IMPORTED, &name, own).await?;
         let mut found = load_candidates(tx, numbers).await?;
         // Another machine may have taken over the hostname of one that has gone.
@@ -113,21 +115,40 @@ pub async fn match_report(
             return Ok(choose_candidate(found, own, evidence));
         }
     }
-    for (kind, names) in weak_identities(&machine) {
+    let weak = match_by_weak_evidence(tx, &machine, report.partial, [own, joined], reach).await?;
+    Ok(weak.or(clone_of.map(DeviceMatch::Duplicate)).unwrap_or(DeviceMatch::None))
+}
+
+/// The device that a machine is by weak evidence alone, if there is one.
+async fn match_by_weak_evidence(
+    tx: &mut Tx,
+    machine: &ReportedMachine<'_>,
+    is_partial: bool,
+    homes: [Option<OrganizationId>; 2],
+    reach: Option<OrganizationId>,
+) -> Result<Option<DeviceMatch>> {
+    let [own, _] = homes;
+    for (kind, names) in weak_identities(machine) {
         let mut found = load_by_identities(tx, &names, reach).await?;
+        // Another customer has a printer of the same name, and devices of nobody may be anybody's.
         found.retain(|candidate| {
+            let is_at_home = homes.contains(&candidate.organization);
             !candidate.is_of_another(own)
-                && !candidate.evidence.contradicts(evidence)
-                && machine.may_be_by_weak_evidence(candidate, kind)
+                && !candidate.evidence.contradicts(&machine.evidence)
+                && (kind == WeakEvidence::Mac || is_at_home)
         });
+        if is_partial && machine.may_have_agent(&found, kind) {
+            return Ok(Some(DeviceMatch::Unclear));
+        }
+        found.retain(|candidate| machine.may_be_by_weak_evidence(candidate, kind));
         if found.iter().any(|candidate| machine.has_name_of(candidate) == Some(true)) {
             found.retain(|candidate| machine.has_name_of(candidate) == Some(true));
         }
         if !found.is_empty() {
-            return Ok(choose_candidate(found, own, evidence));
+            return Ok(Some(choose_candidate(found, own, &machine.evidence)));
         }
     }
-    Ok(clone_of.map_or(DeviceMatch::None, DeviceMatch::Duplicate))
+    Ok(None)
 }
 
 /// Live devices in reach that have one of the identities.

@@ -1,8 +1,9 @@
 //! Evidence that is not enough where agents run: a hardware address, a serial number or a name alone. What is scanned over the
 //! network often tells no more. None of it joins a computer with a printer or network equipment.
 
-use agent_reports::maker_name;
+use agent_reports::{is_generic_name, maker_name};
 
+use super::super::DeviceIdentifiers;
 use super::{MatchCandidate, ReportedMachine};
 
 /// The only evidence that a report and a device share.
@@ -21,7 +22,7 @@ pub fn weak_identities(machine: &ReportedMachine<'_>) -> Vec<(WeakEvidence, Vec<
         return vec![(WeakEvidence::Mac, macs)];
     }
     let (serials, mut names): (Vec<_>, Vec<_>) =
-        machine.identifiers.alias_identities().into_iter().partition(|name| name.starts_with("z:"));
+        machine.alias_identities().into_iter().partition(|name| name.starts_with("z:"));
     if !(macs.is_empty() && serials.is_empty()) {
         names.clear();
     }
@@ -29,6 +30,20 @@ pub fn weak_identities(machine: &ReportedMachine<'_>) -> Vec<(WeakEvidence, Vec<
 }
 
 impl ReportedMachine<'_> {
+    /// The serial number alone and the name; of what was scanned no name that many devices have.
+    pub fn alias_identities(&self) -> Vec<String> {
+        let hostname = self.identifiers.hostname.filter(|name| !(self.is_scanned && is_generic_name(name)));
+        DeviceIdentifiers { hostname, ..self.identifiers.clone() }.alias_identities()
+    }
+
+    /// Whether one of these devices may be the machine though an agent runs on it: a serial number or a name alone is too
+    /// little to say so, and too much for a device of its own.
+    pub fn may_have_agent(&self, candidates: &[MatchCandidate], kind: WeakEvidence) -> bool {
+        let is_little =
+            kind != WeakEvidence::Mac && self.told_type.is_none() && self.identifiers.real_macs().is_empty();
+        is_little && candidates.iter().any(|candidate| candidate.has_agent)
+    }
+
     /// Whether a device with no more in common than this may be the machine.
     pub fn may_be_by_weak_evidence(&self, candidate: &MatchCandidate, kind: WeakEvidence) -> bool {
         let is_possible = match kind {
@@ -40,9 +55,9 @@ impl ReportedMachine<'_> {
             WeakEvidence::Serial => {
                 let own = self.identifiers.manufacturer.and_then(maker_name);
                 let makers = own.zip(candidate.manufacturer.as_deref().and_then(maker_name));
-                makers.is_none_or(|(own, other)| own == other)
+                makers.is_none_or(|(own, other)| own == other) && !candidate.has_agent
             }
-            WeakEvidence::Name => true,
+            WeakEvidence::Name => !candidate.has_agent,
         };
         is_possible && !self.is_of_another_kind(candidate)
     }

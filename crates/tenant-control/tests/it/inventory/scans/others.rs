@@ -92,6 +92,35 @@ over_http! {
         assert_eq!(devices(&server, &other.admin, "serial_number=XQ77-20").await[0]["version"], 1);
     }
 
+    async fn a_bare_name_or_serial_number_joins_no_strangers(server: Server) {
+        let acme = server.tenant("acme").await;
+        let key = server.ingest_key(&acme).await;
+        let (globex, bound) = server.bound_ingest_key(&acme, "globex").await;
+        let printer = |fields: &str| message("SNMPQUERY", &format!("<DEVICE><INFO><TYPE>PRINTER</TYPE>{fields}</INFO></DEVICE>"));
+        for fields in ["<NAME>prn-1</NAME>", "<SERIAL>XQ77-30</SERIAL>"] {
+            for key in [&bound, &key, &bound, &key] {
+                reported(&server, key, &printer(fields)).await;
+            }
+        }
+        let found = all(&server, &acme).await;
+        let (globex, nobody) = (json!(globex), Value::Null);
+        assert_eq!(each(&found, "organization_id"), [&globex, &nobody, &globex, &nobody]);
+        // Names that many devices have say nothing of one.
+        let seen = |name: &str| message("NETDISCOVERY", &format!("<DEVICE><DNSHOSTNAME>{name}</DNSHOSTNAME></DEVICE>"));
+        for name in ["localhost", "localhost.localdomain", "(none)", "unknown", "Printer", "_gateway", "UPS"] {
+            reported(&server, &key, &seen(name)).await;
+            report(&server, &key, &printer(&format!("<NAME>{name}</NAME>"))).await.problem("malformed_report");
+        }
+        assert_eq!(all(&server, &acme).await.len(), 4);
+        // A machine with an agent is not seen by its name, and is no second device.
+        let agent = Agent::named("pc-31");
+        reported(&server, &key, &agent.fusion()).await;
+        let before = all(&server, &acme).await;
+        server.advance(60_000);
+        reported(&server, &key, &seen("pc-31")).await;
+        assert_eq!(all(&server, &acme).await, before);
+    }
+
     async fn an_agent_takes_over_what_the_name_server_told_of(server: Server) {
         let seen = message("NETDISCOVERY", "<DEVICE><DNSHOSTNAME>pc-17.acme.test</DNSHOSTNAME><MAC>00:25:90:00:11:17</MAC></DEVICE>");
         let agent = Agent::named("pc-17").macs(&["00:25:90:00:11:17"]).fusion();
