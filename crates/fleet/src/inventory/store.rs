@@ -97,7 +97,7 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
         } else if report.partial && ReportedMachine::from_facts(&facts).is_passing() {
             return Ok(());
         }
-        let is_scanned = facts.scan.is_some();
+        let (is_scanned, members) = (facts.scan.is_some(), StoredMembers::from_facts(&facts));
         apply_facts(&report, facts, &mut updated);
         mark_seen(&mut updated, now);
         if is_inventory(&report, is_scanned, &updated.device) {
@@ -120,7 +120,7 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
             tx.defer_exec(SET_KEY, vec![created.number.into(), reach.key_id.into()]).await?;
             created.number
         };
-        save_identities(tx, number, names, now).await
+        save_identities(tx, number, names, members, now).await
     })
     .await
 }
@@ -230,8 +230,32 @@ fn is_agent_identity(identity: &str) -> bool {
     identity.starts_with("a:") || identity.starts_with("d:")
 }
 
+/// What becomes of the stored serial numbers of a stack's members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredMembers {
+    /// The members are not told: a discovery, or a row of a file.
+    Kept,
+    Replaced,
+}
+
+impl StoredMembers {
+    /// Only an inventory of a stack tells its members.
+    fn from_facts(facts: &DeviceFacts) -> Self {
+        match &facts.scan {
+            Some(scan) if scan.chassis_serials.is_empty() => Self::Kept,
+            _ => Self::Replaced,
+        }
+    }
+}
+
 /// Replaces the identities of a device by these; agent identities stay up to their limit.
-pub async fn save_identities(tx: &mut Tx, number: i64, identities: BTreeSet<String>, now: Timestamp) -> Result<()> {
+pub async fn save_identities(
+    tx: &mut Tx,
+    number: i64,
+    identities: BTreeSet<String>,
+    members: StoredMembers,
+    now: Timestamp,
+) -> Result<()> {
     let stored: Vec<(String, Timestamp)> = tx.list(IDENTITIES, args![number]).await?;
     let mut stored: BTreeMap<String, Timestamp> = stored.into_iter().collect();
     let added: Vec<&String> = identities.iter().filter(|name| !stored.contains_key(*name)).collect();
@@ -239,8 +263,9 @@ pub async fn save_identities(tx: &mut Tx, number: i64, identities: BTreeSet<Stri
         is_agent_identity(name) && stored.get(*name).is_some_and(|at| at.plus_ms(TOUCH_INTERVAL_MS) <= now)
     };
     let used: Vec<&String> = identities.iter().filter(is_due).collect();
-    let mut removed: Vec<String> =
-        stored.keys().filter(|name| !is_agent_identity(name) && !identities.contains(*name)).cloned().collect();
+    let is_member = |name: &str| members == StoredMembers::Kept && name.starts_with("n:");
+    let stays = |name: &str| is_agent_identity(name) || is_member(name) || identities.contains(name);
+    let mut removed: Vec<String> = stored.keys().filter(|name| !stays(name)).cloned().collect();
     stored.extend(added.iter().map(|name| ((*name).clone(), now)));
     let mut given: Vec<(&Timestamp, &String)> =
         stored.iter().filter(|(name, _)| is_agent_identity(name)).map(|(n, at)| (at, n)).collect();

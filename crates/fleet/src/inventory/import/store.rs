@@ -10,7 +10,7 @@ use people::organizations::OrganizationId;
 use serde::Serialize;
 
 use super::super::matching;
-use super::super::store::{BY_SLUG, identities_of, save_identities};
+use super::super::store::{BY_SLUG, StoredMembers, identities_of, save_identities};
 use super::super::{DeviceIdentifiers, blank_device};
 use super::{DOUBTFUL_TAGS, ImportFile, ImportRow, ImportRowError, TAGS_COLUMN, is_other_notation};
 use crate::devices::{self, ChangeOrigin, Device, FullDevice, LoadedDevice, ReportRowUpdate};
@@ -341,6 +341,10 @@ async fn write_row(
     now: Timestamp,
 ) -> Result<ImportRowOutcome> {
     let names = identities_of(&updated, Vec::new());
+    // A row that corrects the serial number takes the wrong one away.
+    let before = stored.as_ref().map(|stored| &stored.full.device.serial_number);
+    let has_same_serial = before.is_none_or(|serial| *serial == updated.device.serial_number);
+    let members = if has_same_serial { StoredMembers::Kept } else { StoredMembers::Replaced };
     let (number, outcome) = match stored {
         None => (
             devices::create_device(tx, updated, ReportRowUpdate::Edit, ChangeOrigin::Deliberate).await?.number,
@@ -356,6 +360,6 @@ async fn write_row(
             )
         }
     };
-    save_identities(tx, number, names, now).await?;
+    save_identities(tx, number, names, members, now).await?;
     Ok(outcome)
 }

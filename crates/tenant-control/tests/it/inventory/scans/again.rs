@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{
     DISCOVERY, DISCOVERY_JSON, LASER_PRINTER, STACK, SWITCH, changed, injected, message, only_after, switch, whole,
 };
+use crate::inventory::imports::import_csv;
 use crate::inventory::{all, each, id, patient};
 use crate::support::devices::{Agent, Body, device, device_event_kinds, device_events, reported};
 use crate::support::over_http;
@@ -160,6 +161,28 @@ over_http! {
             reported(&server, &key, &body).await;
         }
         assert_eq!(each(&all(&server, &tenancy).await, "serial_number"), [&json!("FCW2301A0B1"), &json!("FOC9999A0B1")]);
+    }
+
+    async fn a_stack_keeps_its_members_when_they_are_not_told(server: Server) {
+        let fields = |name: &str, serial: &str, mac: &str| format!(
+            "<{name}>stack-main</{name}><SERIAL>{serial}</SERIAL><MANUFACTURER>Cisco</MANUFACTURER><TYPE>NETWORKING</TYPE><MAC>{mac}</MAC>"
+        );
+        let found = |serial: &str, mac: &str| {
+            message("NETDISCOVERY", &format!("<DEVICE>{}</DEVICE>", fields("SNMPHOSTNAME", serial, mac)))
+        };
+        let brief = fields("NAME", "FCW2301A0B1", "70:1f:53:00:20:00");
+        let brief = message("SNMPQUERY", &format!("<DEVICE><INFO>{brief}</INFO></DEVICE>"));
+        let first = found("FCW2301A0B1", "70:1f:53:00:20:00");
+        // Another member leads, and only a discovery says so.
+        let second = found("FCW2301A0B2", "70:1f:53:00:30:00");
+        let (acme, stack) = only_after(&server, "acme", &[injected(STACK), first, brief, second]).await;
+        assert_eq!(stack["serial_number"], "FCW2301A0B1");
+        let file = "manufacturer,serial_number,asset_tag\nCisco,FCW2301A0B1,A-17\n";
+        assert_eq!(import_csv(&server, &acme, file).await.updated, 1);
+        let key = server.ingest_key(&acme).await;
+        reported(&server, &key, &found("FCW2301A0B3", "70:1f:53:00:40:00")).await;
+        let all = all(&server, &acme).await;
+        assert_eq!((each(&all, "id"), &all[0]["asset_tag"]), (vec![&stack["id"]], &json!("A-17")));
     }
 
     async fn links_go_up_and_down_in_silence(server: Server) {
