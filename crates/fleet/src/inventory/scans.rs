@@ -5,7 +5,7 @@
 use agent_reports::{AgentReport, DeviceFacts, DeviceTypeFact, HostFacts, MachineFacts, NetworkFacts, ScanFacts};
 
 use super::matching::is_same_name;
-use super::{DeviceIdentifiers, Reporter, agent_identities, apply_report, update_value};
+use super::{DeviceIdentifiers, Reporter, agent_identities, apply_report, update_list, update_value};
 use crate::devices::{Device, DeviceAgent, DeviceParts, FullDevice};
 
 /// The identities that a report gives its device beside those that follow from the device: those of the agent on it, or the
@@ -30,37 +30,24 @@ pub fn apply_facts(report: &AgentReport, mut facts: DeviceFacts, full: &mut Full
     }
 }
 
-/// Which stored values a scan changes.
+/// Which stored values a scan changes. None is cleared because the scan does not tell it: a device that answers slowly is
+/// scanned in part, and has lost nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ScanUpdate {
     /// Those that are missing: a discovery knows less than the inventory before it.
     Missing,
     /// Those that the report has.
     Told,
-    /// All: the same agent has sent a whole inventory.
-    All,
 }
 
 impl ScanUpdate {
     fn choose(report: &AgentReport, device: &Device) -> Self {
-        let name = report.agent.as_ref().map(|agent| agent.name.as_str());
-        let is_same = device.agent.name.is_some() && device.agent.name.as_deref() == name;
-        match report.partial {
-            true if device.inventory_at.is_some() => Self::Missing,
-            false if is_same => Self::All,
-            _ => Self::Told,
-        }
+        if report.partial && device.inventory_at.is_some() { Self::Missing } else { Self::Told }
     }
 
     fn update<T>(self, stored: &mut Option<T>, reported: Option<T>) {
-        if self != Self::Missing || stored.is_none() {
-            update_value(stored, reported, self == Self::All);
-        }
-    }
-
-    fn update_list<T>(self, stored: &mut Vec<T>, reported: Option<Vec<T>>) {
-        if reported.is_some() || self == Self::All {
-            *stored = reported.unwrap_or_default();
+        if self == Self::Told || stored.is_none() {
+            update_value(stored, reported, false);
         }
     }
 }
@@ -74,33 +61,31 @@ fn apply_scan(report: &AgentReport, facts: DeviceFacts, scan: ScanFacts, full: &
         let (name, version) = agent.map_or((None, None), |agent| (Some(agent.name.clone()), agent.version.clone()));
         device.agent = DeviceAgent { name, version, device_id: None, tag: report.tag.clone() };
     }
-    // A device that answers slowly is scanned in part: it has not lost its name, make and serial number.
-    let told = if change == ScanUpdate::Missing { change } else { ScanUpdate::Told };
     if let Some(HostFacts { hostname, memory_bytes, .. }) = facts.host {
         let is_known = device.hostname.as_deref().zip(hostname.as_deref()).is_some_and(|(old, new)| {
             // The same name with its domain and without it would change to and fro.
             scan.is_name_from_dns || is_same_name(old, new)
         });
-        told.update(&mut device.hostname, hostname.filter(|_| !is_known));
-        told.update(&mut device.memory_bytes, memory_bytes);
+        change.update(&mut device.hostname, hostname.filter(|_| !is_known));
+        change.update(&mut device.memory_bytes, memory_bytes);
     }
     if let Some(MachineFacts { manufacturer, model, serial_number, asset_tag }) = facts.machine {
-        told.update(&mut device.manufacturer, manufacturer);
-        told.update(&mut device.model, model);
-        told.update(&mut device.serial_number, serial_number);
-        told.update(&mut device.asset_tag, asset_tag);
+        change.update(&mut device.manufacturer, manufacturer);
+        change.update(&mut device.model, model);
+        change.update(&mut device.serial_number, serial_number);
+        change.update(&mut device.asset_tag, asset_tag);
     }
     if let Some(NetworkFacts { nics, primary_ip, primary_mac }) = facts.network {
-        change.update_list(&mut parts.nics, scan.ports.is_some().then_some(nics));
+        update_list(&mut parts.nics, scan.ports.is_some().then_some(nics), false);
         // A device with several addresses is found at each of them. At none of the stored ones, it has moved.
         if !has_address(device, parts, &scan.ips) && primary_ip.is_some() {
             device.primary_ip = primary_ip;
         }
         // A discovery has the address of the card that answered, which is not always the device's own.
-        told.update(&mut device.primary_mac, primary_mac);
+        change.update(&mut device.primary_mac, primary_mac);
     }
-    told.update_list(&mut parts.disks, facts.disks);
-    told.update_list(&mut parts.volumes, facts.volumes);
+    update_list(&mut parts.disks, facts.disks, false);
+    update_list(&mut parts.volumes, facts.volumes, false);
     apply_scan_parts(scan, full, change);
 }
 
@@ -109,8 +94,8 @@ fn apply_scan_parts(scan: ScanFacts, full: &mut FullDevice, change: ScanUpdate) 
     let FullDevice { device, parts } = full;
     change.update(&mut device.firmware, scan.firmware);
     change.update(&mut device.page_count, scan.page_count);
-    change.update_list(&mut parts.ports, scan.ports);
-    change.update_list(&mut parts.supplies, scan.supplies);
+    update_list(&mut parts.ports, scan.ports, false);
+    update_list(&mut parts.supplies, scan.supplies, false);
 }
 
 /// Whether the stored primary address is still one of the device's.

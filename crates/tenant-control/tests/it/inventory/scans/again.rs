@@ -227,19 +227,22 @@ over_http! {
         assert_eq!(changes.as_object().unwrap().keys().collect::<Vec<_>>(), ["firmware", "health", "nics", "ports", "supplies"]);
     }
 
-    async fn an_inventory_without_a_section_has_nothing_of_it_if_the_same_agent_sends_it(server: Server) {
-        let bare = message("SNMPQUERY", "<DEVICE><INFO><NAME>prn-floor2</NAME><SERIAL>R7K0X00041</SERIAL>\
-            <MANUFACTURER>Kyocera</MANUFACTURER><TYPE>PRINTER</TYPE></INFO></DEVICE>");
-        let other = Body { user_agent: "FusionInventory-Agent_v2.6", ..bare.clone() };
-        let (acme, printer) = only_after(&server, "acme", &[injected(LASER_PRINTER), other]).await;
+    async fn an_inventory_without_a_section_leaves_what_is_stored_of_it(server: Server) {
+        let told = |lists: &str| message("SNMPQUERY", &format!("<DEVICE><INFO><NAME>prn-floor2</NAME><SERIAL>R7K0X00041</SERIAL>\
+            <MANUFACTURER>Kyocera</MANUFACTURER><TYPE>PRINTER</TYPE></INFO>{lists}</DEVICE>"));
+        // A printer that answers slowly, read by the same agent and by another one.
+        let other = Body { user_agent: "FusionInventory-Agent_v2.6", ..told("") };
+        let bodies = [injected(LASER_PRINTER), other, told(""), told("")];
+        let (acme, printer) = only_after(&server, "acme", &bodies).await;
         assert_eq!((&printer["firmware"], &printer["page_count"]), (&json!("2VC_2000.002.412"), &json!(94_344)));
-        assert_eq!(printer["supplies"].as_array().unwrap().len(), 7);
+        let length = |device: &Value, list: &str| device[list].as_array().unwrap().len();
+        assert_eq!(["supplies", "ports", "nics"].map(|list| length(&printer, list)), [7, 1, 1]);
+        assert_eq!(device_event_kinds(&server, &acme).await, ["device.created"]);
+        // Empty lists are told.
         let key = server.ingest_key(&acme).await;
-        for _ in 0..2 {
-            reported(&server, &key, &bare).await;
-        }
+        reported(&server, &key, &told("<CARTRIDGES/><PORTS></PORTS>")).await;
         let printer = device(&server, &acme.admin, id(&printer)).await;
-        assert_eq!((&printer["firmware"], &printer["page_count"]), (&Value::Null, &Value::Null));
+        assert_eq!((&printer["firmware"], &printer["page_count"]), (&json!("2VC_2000.002.412"), &json!(94_344)));
         assert_eq!((&printer["model"], &printer["primary_mac"]), (&json!("ECOSYS P6235cdn"), &json!("00:17:c8:00:41:00")));
         assert_eq!((&printer["supplies"], &printer["ports"], &printer["nics"]), (&json!([]), &json!([]), &json!([])));
         assert_eq!((&printer["hostname"], &printer["primary_ip"]), (&json!("prn-floor2"), &json!("192.0.2.41")));
