@@ -76,11 +76,10 @@ fn apply_scan(report: &AgentReport, facts: DeviceFacts, scan: ScanFacts, full: &
         change.update(&mut device.asset_tag, asset_tag);
     }
     if let Some(NetworkFacts { nics, primary_ip, primary_mac }) = facts.network {
-        update_list(&mut parts.nics, scan.ports.is_some().then_some(nics), false);
-        // A device with several addresses is found at each of them. At none of the stored ones, it has moved.
-        if !has_address(device, parts, &scan.ips) && primary_ip.is_some() {
+        if primary_ip.is_some() && !has_address(device, parts, &scan) {
             device.primary_ip = primary_ip;
         }
+        update_list(&mut parts.nics, scan.ports.is_some().then_some(nics), false);
         // A discovery has the address of the card that answered, which is not always the device's own.
         change.update(&mut device.primary_mac, primary_mac);
     }
@@ -98,8 +97,9 @@ fn apply_scan_parts(scan: ScanFacts, full: &mut FullDevice, change: ScanUpdate) 
     update_list(&mut parts.supplies, scan.supplies, false);
 }
 
-/// Whether the stored primary address is still one of the device's.
-fn has_address(device: &Device, parts: &DeviceParts, told: &[String]) -> bool {
-    let of_nics = parts.nics.iter().flat_map(|nic| &nic.ips);
-    device.primary_ip.as_ref().is_some_and(|primary| told.iter().chain(of_nics).any(|ip| ip == primary))
+/// Whether the stored primary address is still one of the device's. A device with several addresses is found at each of them,
+/// one at a time; at none of the stored ones, it has moved. A scan of its interfaces tells all addresses.
+fn has_address(device: &Device, parts: &DeviceParts, scan: &ScanFacts) -> bool {
+    let is_of_nic = |ip: &String| scan.ports.is_none() && parts.nics.iter().any(|nic| nic.ips.contains(ip));
+    device.primary_ip.as_ref().is_some_and(|primary| scan.ips.iter().any(|ip| ip == primary || is_of_nic(ip)))
 }

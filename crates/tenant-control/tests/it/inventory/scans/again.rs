@@ -71,6 +71,14 @@ over_http! {
         let moved = String::from_utf8(DISCOVERY.to_vec()).unwrap().replace("192.0.2.44", "192.0.2.45");
         reported(&server, &key, &injected(moved)).await;
         assert_eq!(all(&server, &acme).await[1]["primary_ip"], "192.0.2.45");
+        // So has a device with an inventory, unless it is found at another of its addresses.
+        let found_at = |ip: &str| changed(DISCOVERY, "192.0.2.11<", &format!("{ip}<"));
+        for (body, primary_ip) in
+            [(found_at("10.10.0.1"), "192.0.2.11"), (found_at("192.0.2.12"), "192.0.2.12"), (injected(SWITCH), "192.0.2.11")]
+        {
+            reported(&server, &key, &body).await;
+            assert_eq!(all(&server, &acme).await[0]["primary_ip"], primary_ip);
+        }
     }
 
     async fn a_random_address_alone_is_no_new_device(server: Server) {
