@@ -37,7 +37,22 @@ const VIRTUAL_KINDS: [i64; 12] = [24, 53, 54, 131, 135, 136, 137, 142, 150, 161,
 /// The type of what has no type. A null interface has it; so do some ports.
 const OTHER_KIND: i64 = 1;
 /// Starts of names of virtual interfaces: some devices say that every interface is Ethernet.
-const VIRTUAL_NAMES: [&str; 6] = ["vlan", "loopback", "null", "port-channel", "bridge-aggregation", "tunnel"];
+const VIRTUAL_NAMES: [&str; 13] = [
+    "vlan",
+    "loopback",
+    "null",
+    "port-channel",
+    "bridge-aggregation",
+    "tunnel",
+    // Of containers and guests, which come and go.
+    "veth",
+    "docker",
+    "br-",
+    "tap",
+    "ifb",
+    "vnet",
+    "virbr",
+];
 
 impl InterfaceEntry {
     pub fn set_field(&mut self, field: &str, value: &str) {

@@ -266,7 +266,10 @@ fn what_is_virtual_by_name_is_no_port_whatever_its_type() {
     };
     let entries = "{\"ifname\":\"Vlan-interface1\",\"iftype\":6},{\"ifdescr\":\"Port-channel7\",\"iftype\":6},\
         {\"ifname\":\"lo\"},{\"ifname\":\"Loopback0\"},{\"ifname\":\"eth0\"},{\"ifname\":\"Nu0\",\"iftype\":1},\
-        {\"ifname\":\"x\",\"iftype\":1,\"mac\":\"00:25:90:00:00:01\"},{},{\"iftype\":6},{\"ifname\":\"tunnel1\"}";
+        {\"ifname\":\"x\",\"iftype\":1,\"mac\":\"00:25:90:00:00:01\"},{},{\"iftype\":6},{\"ifname\":\"tunnel1\"},\
+        {\"ifname\":\"veth1a2b3c4\",\"iftype\":6},{\"ifname\":\"docker0\",\"iftype\":6},{\"ifname\":\"br-77aa\",\"iftype\":6},\
+        {\"ifname\":\"tap100i0\",\"iftype\":6},{\"ifname\":\"ifb0\",\"iftype\":6},{\"ifname\":\"vnet3\",\"iftype\":6},\
+        {\"ifname\":\"virbr0\",\"iftype\":6}";
     assert_eq!(names(entries), ["eth0", "x"]);
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Device, FullDevice, Nic, Port, Supply, Volume};
+use super::{Device, FullDevice, Nic, Port, Supply, Type, Volume};
 
 /// A change of a list names at most so many elements on each side, in at most so many bytes.
 const LISTED_MAX: usize = 100;
@@ -69,7 +69,12 @@ pub fn compare_devices(old: &FullDevice, new: &FullDevice) -> Result<DeviceDiffe
         lasting.map(|volume| Volume { free_bytes: None, ..volume.clone() }).collect()
     };
     found.compare_list("volumes", &sizes(&before.volumes), &sizes(&after.volumes))?;
-    let lasting = |nics: &[Nic]| -> Vec<Nic> { nics.iter().filter(|nic| !is_transient_nic(nic)).cloned().collect() };
+    // The link of a switch's or printer's interface goes up and down like that of a port.
+    let is_equipment = matches!(new.device.r#type, Type::Network | Type::Printer);
+    let lasting = |nics: &[Nic]| -> Vec<Nic> {
+        let lasting = nics.iter().filter(|nic| !is_transient_nic(nic));
+        lasting.map(|nic| Nic { status: nic.status.clone().filter(|_| !is_equipment), ..nic.clone() }).collect()
+    };
     found.compare_list("nics", &lasting(&before.nics), &lasting(&after.nics))?;
     found.has_changes |= before.volumes != after.volumes || before.nics != after.nics;
     found.compare_list("software", &before.software, &after.software)?;

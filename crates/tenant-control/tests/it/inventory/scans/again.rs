@@ -195,7 +195,9 @@ over_http! {
 
     async fn links_go_up_and_down_in_silence(server: Server) {
         let up = changed(SWITCH, "\"ifstatus\": \"2\", \"ifinternalstatus\": 1, \"ifspeed\": \"0\"", "\"ifstatus\": 1, \"ifspeed\": 100000000");
-        let (acme, switch) = only_after(&server, "acme", &[injected(SWITCH), up]).await;
+        let down = changed(&up.plain, "\"iftype\": 136, \"ifstatus\": 1", "\"iftype\": 136, \"ifstatus\": 2");
+        let (acme, switch) = only_after(&server, "acme", &[injected(SWITCH), down]).await;
+        assert_eq!((&switch["nics"][0]["name"], &switch["nics"][0]["status"]), (&json!("ve20"), &json!("down")));
         assert_eq!((&switch["version"], &switch["ports"][1]["status"], &switch["ports"][1]["speed_bps"]), (&json!(2), &json!("up"), &json!(100_000_000)));
         assert_eq!(device_event_kinds(&server, &acme).await, ["device.created"]);
         let key = server.ingest_key(&acme).await;
