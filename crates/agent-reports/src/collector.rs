@@ -119,6 +119,8 @@ pub struct ReportCollector {
     scanned: Vec<ScannedDevice>,
     /// Whether there is a device that the agent scanned, whatever the message calls itself.
     has_scanned: bool,
+    /// Whether the message may tell of the scan itself: that it begins, goes on or ends.
+    pub has_progress: bool,
 }
 
 impl ReportCollector {
@@ -291,10 +293,10 @@ impl ReportCollector {
         let is_discovery = is_query("netdiscovery");
         let is_scan = is_discovery || ["netinventory", "snmpquery", "snmp"].into_iter().any(is_query);
         if is_scan || (is_query("inventory") && self.has_scanned) {
-            return self.into_scan(is_discovery);
+            return self.into_scan(&query, is_discovery);
         }
         if !is_contact && !is_query("inventory") {
-            return Ok(AgentMessage::Other(query.chars().take(QUERY_CHARS_MAX).collect()));
+            return Ok(other_message(&query));
         }
         let Some(device_id) = self.device_id else {
             return Err(ReportRefusal::malformed("The message has no device id."));
@@ -310,9 +312,13 @@ impl ReportCollector {
     }
 
     /// Completes the message of a scan. Messages that only tell that a scan begins, goes on or ends have no devices.
-    fn into_scan(mut self, is_discovery: bool) -> Result<AgentMessage, ReportRefusal> {
+    fn into_scan(mut self, query: &str, is_discovery: bool) -> Result<AgentMessage, ReportRefusal> {
         if !self.has_content {
             return Err(ReportRefusal::malformed("The inventory has no content."));
+        }
+        // The OCS agent calls something else `SNMP`, which is not read.
+        if !self.has_scanned && !self.has_progress {
+            return Ok(other_message(query));
         }
         // In XML each device has ended; what stands beside them is of none.
         if self.scanned.is_empty() {
@@ -342,6 +348,10 @@ impl ReportCollector {
         });
         Ok(AgentMessage::Scan(reports.collect()))
     }
+}
+
+fn other_message(query: &str) -> AgentMessage {
+    AgentMessage::Other(query.chars().take(QUERY_CHARS_MAX).collect())
 }
 
 fn push_entry<T: Default>(entries: &mut Option<Vec<T>>, entries_max: usize, what: &str) -> Result<(), ReportRefusal> {

@@ -117,6 +117,8 @@ impl<'de> Visitor<'de> for ContentSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let state = self.0;
         state.collector.has_content = true;
+        // Whatever a message of a scan has beside devices, it is about the scan.
+        state.collector.has_progress = true;
         while let Some(name) = map.next_key_seed(NameSeed)? {
             if let Some(section) = ReportSection::from_name(name.as_str()) {
                 state.section = Some(name);

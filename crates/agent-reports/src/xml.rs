@@ -139,6 +139,11 @@ impl<'a> XmlReportReader<'a> {
                 if !is_empty {
                     self.read_entry(section)?;
                 }
+            } else if name == "agent" {
+                self.collector.has_progress = true;
+                if !is_empty {
+                    self.skip_element(SECTION_DEPTH)?;
+                }
             } else if is_empty {
                 // Nothing to skip.
             } else if name == "versionclient" {

@@ -346,6 +346,17 @@ fn messages_about_a_scan_have_no_devices() {
 }
 
 #[test]
+fn a_message_without_devices_that_is_not_about_a_scan_is_refused() {
+    let of_ocs = "<SNMP_DEFAULT><IP>192.0.2.61</IP><NAME>sw1</NAME></SNMP_DEFAULT>";
+    for (query, content) in
+        [("SNMP", of_ocs), ("SNMPQUERY", of_ocs), ("NETDISCOVERY", "<MODULEVERSION>6.4</MODULEVERSION>")]
+    {
+        let message = parse_message(&xml_scan(query, content)).unwrap().1;
+        assert_eq!(message, AgentMessage::Other(query.to_owned()));
+    }
+}
+
+#[test]
 fn a_scan_is_known_by_its_content_too() {
     let device = "\"content\":{\"network_device\":{\"name\":\"s\",\"type\":\"Networking\"}}";
     for head in ["", "\"action\":\"inventory\",", "\"query\":\"SNMP\",", "\"action\":\"netinventory\",\"query\":\"x\","]

@@ -135,6 +135,12 @@ fn broken() -> Vec<Hostile> {
         ),
         hostile("a scan of a list", "{\"action\":\"netdiscovery\",\"deviceid\":\"d\",\"content\":[1]}", 400, "content"),
         hostile("a scan of nobody knows what", scan("{\"network_device\":{\"type\":\"Printer\"}}"), 400, "recognized"),
+        hostile(
+            "a scan of another kind",
+            "<REQUEST><CONTENT><SNMP_DEFAULT><NAME>sw1</NAME></SNMP_DEFAULT></CONTENT><DEVICEID>d</DEVICEID><QUERY>SNMP</QUERY></REQUEST>",
+            400,
+            "SNMP",
+        ),
         hostile("ports that are none", scan("{\"network_ports\":[1]}"), 400, "network_ports"),
         hostile("5,001 ports", scan(&many_ports(5_001)), 413, "5000"),
         hostile("501 scanned devices", many_devices(501), 413, "500"),
