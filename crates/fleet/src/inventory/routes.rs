@@ -15,6 +15,7 @@ use kernel::rules;
 use kernel::store::Db;
 
 use super::Reporter;
+use super::matching::ReportedMachine;
 use super::store::{self, IncomingReport, SignOfLife};
 use crate::devices::{DeviceSettings, software};
 use crate::ingest_keys::credential::IngestCredential;
@@ -207,9 +208,15 @@ fn parse_body(bytes: &[u8]) -> Result<(MessageFormat, ParsedMessage), ReportRefu
     };
     let with_facts = |mut report: AgentReport| {
         let facts = agent_reports::extract_facts(&mut report);
-        (report, facts)
+        let is_of_host = report.device_id.is_none() && facts.scan.is_none();
+        if is_of_host && !ReportedMachine::from_facts(&facts).is_recognizable() {
+            let detail = "A VMware host has no UUID, serial number, name or hardware address to be recognized by.";
+            return Err(ReportRefusal::malformed(detail));
+        }
+        Ok((report, facts))
     };
-    Ok((format, ParsedMessage::Reports(reports.into_iter().map(with_facts).collect())))
+    let reports: Result<Vec<_>, ReportRefusal> = reports.into_iter().map(with_facts).collect();
+    Ok((format, ParsedMessage::Reports(reports?)))
 }
 
 fn report_hours(settings: DeviceSettings) -> u32 {

@@ -5,7 +5,9 @@ mod weak;
 
 use std::collections::BTreeSet;
 
-use agent_reports::{DeviceFacts, DeviceTypeFact, is_random_mac, real_serial, real_uuid, swap_uuid_byte_order};
+use agent_reports::{
+    DeviceFacts, DeviceTypeFact, is_generic_name, is_random_mac, real_serial, real_uuid, swap_uuid_byte_order,
+};
 use people::organizations::OrganizationId;
 
 pub use self::weak::is_same_name;
@@ -122,6 +124,11 @@ impl<'a> ReportedMachine<'a> {
         let is_name_from_dns = facts.scan.as_ref().is_some_and(|scan| scan.is_name_from_dns);
         let is_scanned = facts.scan.is_some();
         ReportedMachine { identifiers, evidence, member_serials, told_type, is_scanned, is_name_from_dns }
+    }
+
+    /// Whether there is anything by which the next report can recognize the machine, if no agent on it says who it is.
+    pub fn is_recognizable(&self) -> bool {
+        !self.evidence.is_empty() || self.identifiers.hostname.is_some_and(|name| !is_generic_name(name))
     }
 
     /// Whether a scan tells no more of the machine than a random hardware address. Phones come and go with such addresses:

@@ -115,7 +115,7 @@ pub async fn match_report(
             return Ok(choose_candidate(found, own, evidence));
         }
     }
-    let weak = match_by_weak_evidence(tx, &machine, report.partial, [own, joined], reach).await?;
+    let weak = match_by_weak_evidence(tx, &machine, report, [own, joined], reach).await?;
     Ok(weak.or(clone_of.map(DeviceMatch::Duplicate)).unwrap_or(DeviceMatch::None))
 }
 
@@ -123,12 +123,12 @@ pub async fn match_report(
 async fn match_by_weak_evidence(
     tx: &mut Tx,
     machine: &ReportedMachine<'_>,
-    is_partial: bool,
+    report: &AgentReport,
     homes: [Option<OrganizationId>; 2],
     reach: Option<OrganizationId>,
 ) -> Result<Option<DeviceMatch>> {
     let [own, _] = homes;
-    for (kind, names) in weak_identities(machine) {
+    for (kind, names) in weak_identities(machine, report.device_id.is_some()) {
         let mut found = load_by_identities(tx, &names, reach).await?;
         // Another customer has a printer of the same name, and devices of nobody may be anybody's.
         found.retain(|candidate| {
@@ -137,7 +137,7 @@ async fn match_by_weak_evidence(
                 && !candidate.evidence.contradicts(&machine.evidence)
                 && (kind == WeakEvidence::Mac || is_at_home)
         });
-        if is_partial && machine.may_have_agent(&found, kind) {
+        if report.partial && machine.may_have_agent(&found, kind) {
             return Ok(Some(DeviceMatch::Unclear));
         }
         found.retain(|candidate| machine.may_be_by_weak_evidence(candidate, kind));

@@ -15,10 +15,10 @@ pub enum WeakEvidence {
 }
 
 /// The weak identities of a machine, the most reliable first. The name counts only where nothing else is known. An agent's
-/// report has its address alone, by which it finds what a scan has found before.
-pub fn weak_identities(machine: &ReportedMachine<'_>) -> Vec<(WeakEvidence, Vec<String>)> {
+/// report has its address alone, by which it finds what a scan has found before. On a VMware host runs no agent.
+pub fn weak_identities(machine: &ReportedMachine<'_>, is_of_agent: bool) -> Vec<(WeakEvidence, Vec<String>)> {
     let macs = machine.identifiers.mac_identities();
-    if !machine.is_scanned {
+    if !machine.is_scanned && (is_of_agent || !machine.evidence.is_empty()) {
         return vec![(WeakEvidence::Mac, macs)];
     }
     let (serials, mut names): (Vec<_>, Vec<_>) =

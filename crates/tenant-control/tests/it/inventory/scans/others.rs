@@ -167,6 +167,29 @@ over_http! {
         assert_eq!(each(&all, "last_seen_at"), [&json!(server.now()); 3]);
     }
 
+    async fn a_vmware_host_that_tells_no_more_is_known_by_its_name(server: Server) {
+        let mut bare = String::from_utf8(ESX_XML.to_vec()).unwrap();
+        for part in
+            ["<UUID>30373237-3132-435a-4a39-343030303632</UUID>", "<SSN>CZJ9400062</SSN>", "<MACADDR>48:df:37:00:62:00</MACADDR>"]
+        {
+            assert!(bare.contains(part), "{part}");
+            bare = bare.replace(part, "");
+        }
+        let larger = bare.replace("<MEMORY>393137<", "<MEMORY>786274<");
+        let (acme, host) = only_after(&server, "acme", &[injected(bare.as_str()), injected(larger), injected(bare.as_str())]).await;
+        assert_eq!((&host["hostname"], &host["type"], &host["version"]), (&json!("esx2"), &json!("server"), &json!(3)));
+        // Another customer may have one of the same name.
+        let (_, bound) = server.bound_ingest_key(&acme, "globex").await;
+        for _ in 0..2 {
+            reported(&server, &bound, &injected(bare.as_str())).await;
+        }
+        assert_eq!(each(&all(&server, &acme).await, "hostname"), [&json!("esx2"); 2]);
+        // The name that every host has at first is no name.
+        let nobody = bare.replace(">esx2<", ">localhost<").replace(">esx2.acme.test<", ">localhost.localdomain<");
+        report(&server, &bound, &injected(nobody)).await.problem("malformed_report");
+        assert_eq!(all(&server, &acme).await.len(), 2);
+    }
+
     async fn what_was_imported_is_found_by_a_scan(server: Server) {
         let acme = server.tenant("acme").await;
         let key = server.ingest_key(&acme).await;
