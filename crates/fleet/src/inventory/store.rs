@@ -55,6 +55,9 @@ kernel::statements! {
 pub const SEVERAL_KEYS: &str = "*";
 /// Agent identities kept for one device: each installation of an agent has its own.
 const AGENT_IDENTITIES_MAX: usize = 16;
+/// In the place of the time: an operator has merged two devices, and no report takes the identity away. Where no agent runs,
+/// nothing else tells that what is seen at two addresses is one device.
+pub const MERGED_AT_MS: i64 = 0;
 /// The time of use of an identity is updated at most this often. The least recently used one is dropped first, and a day is
 /// precise enough for that.
 const TOUCH_INTERVAL_MS: i64 = DAY_MS;
@@ -226,7 +229,7 @@ async fn resolve_organization(tx: &mut Tx, reporter: &Reporter, tag: Option<&str
 }
 
 /// Whether an agent gave this identity. Such identities stay when others are added: two agents on one machine give two.
-fn is_agent_identity(identity: &str) -> bool {
+pub fn is_agent_identity(identity: &str) -> bool {
     identity.starts_with("a:") || identity.starts_with("d:")
 }
 
@@ -264,8 +267,11 @@ pub async fn save_identities(
     };
     let used: Vec<&String> = identities.iter().filter(is_due).collect();
     let is_member = |name: &str| members == StoredMembers::Kept && name.starts_with("n:");
-    let stays = |name: &str| is_agent_identity(name) || is_member(name) || identities.contains(name);
-    let mut removed: Vec<String> = stored.keys().filter(|name| !stays(name)).cloned().collect();
+    let stays = |name: &str, at: Timestamp| {
+        is_agent_identity(name) || is_member(name) || at.as_millis() == MERGED_AT_MS || identities.contains(name)
+    };
+    let mut removed: Vec<String> =
+        stored.iter().filter(|(name, at)| !stays(name, **at)).map(|(name, _)| name.clone()).collect();
     stored.extend(added.iter().map(|name| ((*name).clone(), now)));
     let mut given: Vec<(&Timestamp, &String)> =
         stored.iter().filter(|(name, _)| is_agent_identity(name)).map(|(n, at)| (at, n)).collect();

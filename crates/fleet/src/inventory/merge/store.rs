@@ -6,7 +6,10 @@ use kernel::audit::{self, NewAuditEntry};
 use kernel::base::{Error, Result};
 use kernel::store::{Db, Tx};
 
-use super::super::store::{DELETE_IDENTITY, IDENTITIES, INSERT_IDENTITY, SET_KEY, SEVERAL_KEYS};
+use super::super::store::{
+    DELETE_IDENTITY, IDENTITIES, INSERT_IDENTITY, MERGED_AT_MS, SET_KEY, SEVERAL_KEYS, TOUCH_IDENTITY,
+    is_agent_identity,
+};
 use crate::devices::actions::store::TAGS_MAX;
 use crate::devices::{
     self, ChangeOrigin, Cpu, Device, DeviceId, DeviceParts, DevicePatch, FullDevice, Os, ReportRowUpdate,
@@ -26,7 +29,11 @@ pub async fn merge_duplicate(db: &Db, keep: DeviceId, duplicate: DeviceId) -> Re
         let other = devices::find_device(tx, duplicate).await?.ok_or_else(|| missing_device_error(duplicate))?;
         let mut merged = stored.full.clone();
         merge_records(&mut merged, &other.full);
-        move_identities(tx, other.number, stored.number).await?;
+        if stored.full.device.agent.device_id.is_none() {
+            keep_identities(tx, stored.number).await?;
+        }
+        let is_kept = other.full.device.agent.device_id.is_none();
+        move_identities(tx, other.number, stored.number, is_kept).await?;
         devices::delete_device(tx, duplicate, ChangeOrigin::Deliberate).await?;
         let report_update = ReportRowUpdate::Report { digest: None, check_at: Some(now) };
         let device = devices::save_device(tx, &stored, merged, report_update, ChangeOrigin::Deliberate).await?;
@@ -125,15 +132,45 @@ fn merge_parts(first: DeviceParts, second: DeviceParts) -> DeviceParts {
     }
 }
 
-/// Moves the identities of one device to another.
-async fn move_identities(tx: &mut Tx, from: i64, to: i64) -> Result<()> {
+/// Identities of one device that outlast its reports. Each address, name and serial number makes up to three.
+const MERGED_IDENTITIES_MAX: usize = 200;
+
+/// Keeps the identities of a device without an agent, whatever its next report tells of it.
+async fn keep_identities(tx: &mut Tx, number: i64) -> Result<()> {
+    let own: Vec<(String, i64)> = tx.list(IDENTITIES, args![number]).await?;
+    let room = room_for_merged(&own);
+    for (name, _) in own.into_iter().filter(may_be_kept).take(room) {
+        tx.defer_exec(TOUCH_IDENTITY, vec![name.as_str().into(), number.into(), MERGED_AT_MS.into()]).await?;
+    }
+    Ok(())
+}
+
+/// How many more identities of a device may outlast its reports.
+fn room_for_merged(own: &[(String, i64)]) -> usize {
+    let kept = own.iter().filter(|(_, added_at)| *added_at == MERGED_AT_MS).count();
+    MERGED_IDENTITIES_MAX.saturating_sub(kept)
+}
+
+/// Those that agents give stay by rules of their own.
+fn may_be_kept((name, added_at): &(String, i64)) -> bool {
+    !is_agent_identity(name) && *added_at != MERGED_AT_MS
+}
+
+/// Moves the identities of one device to another, where no report takes them away if they are kept.
+async fn move_identities(tx: &mut Tx, from: i64, to: i64, is_kept: bool) -> Result<()> {
     let own: Vec<(String, i64)> = tx.list(IDENTITIES, args![to]).await?;
     let others: Vec<(String, i64)> = tx.list(IDENTITIES, args![from]).await?;
+    let mut room = room_for_merged(&own);
     for (name, added_at) in others {
         tx.defer_exec(DELETE_IDENTITY, vec![name.as_str().into(), from.into()]).await?;
-        if !own.iter().any(|(known, _)| *known == name) {
-            tx.defer_exec(INSERT_IDENTITY, vec![name.as_str().into(), to.into(), added_at.into()]).await?;
+        if own.iter().any(|(known, _)| *known == name) {
+            continue;
         }
+        let is_merged = is_kept && room > 0 && !is_agent_identity(&name);
+        room -= usize::from(is_merged);
+        // One that was kept before, and for which there is no room, lasts until the next report.
+        let added_at = if is_merged { MERGED_AT_MS } else { added_at.max(MERGED_AT_MS + 1) };
+        tx.defer_exec(INSERT_IDENTITY, vec![name.as_str().into(), to.into(), added_at.into()]).await?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::support::devices::{Agent, FUSION, device, devices, only_device, read_
 use crate::support::{Server, Tenancy, over_http};
 
 use super::counters::compare;
+use super::scans::message;
 use super::{all, id};
 
 /// Makes one of two devices, as an operator does.
@@ -59,6 +60,25 @@ over_http! {
             assert_eq!((&device["id"], &device["hostname"]), (&keep["id"], &json!(hostname)));
             assert_eq!(device["last_seen_at"], json!(server.now()));
             compare(&server, &acme, &[]).await;
+        }
+    }
+
+    async fn what_was_seen_at_two_addresses_stays_one_device(server: Server) {
+        let acme = server.tenant("acme").await;
+        let key = server.ingest_key(&acme).await;
+        let seen = |mac: &str| message("NETDISCOVERY", &format!("<DEVICE><MAC>{mac}</MAC><TYPE>NETWORKING</TYPE></DEVICE>"));
+        let (one, two) = (seen("00:25:90:00:12:01"), seen("00:25:90:00:12:02"));
+        for body in [&one, &two] {
+            reported(&server, &key, body).await;
+        }
+        let found = all(&server, &acme).await;
+        let [keep, duplicate] = found.as_slice() else { panic!("two devices: {found:#?}") };
+        merge_devices(&server, &acme, keep, duplicate).await;
+        for body in [&one, &one, &two, &two, &one] {
+            server.advance(60_000);
+            reported(&server, &key, body).await;
+            let device = only_device(&server, &acme.admin).await;
+            assert_eq!((&device["id"], &device["last_seen_at"]), (&keep["id"], &json!(server.now())));
         }
     }
 
