@@ -238,7 +238,7 @@ impl ReportCollector {
                 }
             }
             ReportSection::Networks => return self.merge_nic(),
-            ReportSection::Scan(section) => return self.scan().close_entry(section),
+            ReportSection::Scan(section) => self.scan().close_entry(section),
             ReportSection::Softwares => {
                 let Some(entries) = &mut self.report.software else { return Ok(()) };
                 // Software without a name cannot be searched.
@@ -326,10 +326,11 @@ impl ReportCollector {
         }
         let ReportCollector { report, mut scanned, .. } = self;
         scanned.retain(|device| !device.has_failed && *device != ScannedDevice::default());
-        // An address that answers is all that a discovery may find. An inventory that does not say of what it is, is wrong.
-        if is_discovery {
-            scanned.retain(ScannedDevice::is_recognizable);
-        } else if !scanned.iter().all(ScannedDevice::is_recognizable) {
+        // An address that answers is all that a discovery may find. An inventory that does not say of what it is, is wrong;
+        // the others in the message are not.
+        let has_devices = !scanned.is_empty();
+        scanned.retain(ScannedDevice::is_recognizable);
+        if has_devices && scanned.is_empty() && !is_discovery {
             let detail = "A scanned device has no serial number, name or hardware address to be recognized by.";
             return Err(ReportRefusal::malformed(detail));
         }

@@ -12,8 +12,8 @@ use super::super::text::{clean_label, parse_addresses, parse_flag, parse_whole_n
 const VLAN_NUMBER_MAX: i64 = 4_094;
 /// The largest value of SNMP's gauge stands for every speed above it.
 const SPEED_UNKNOWN: i64 = 4_294_967_295;
-/// Agents send one address of an interface twice. One more is enough to refuse the report.
-const ADDRESSES_READ_MAX: usize = 2 * NIC_IPS_MAX + 1;
+/// Agents send one address of an interface twice.
+const ADDRESSES_READ_MAX: usize = 2 * NIC_IPS_MAX;
 
 /// An interface of SNMP's table of them, of which a few are ports.
 #[derive(Debug, Default)]

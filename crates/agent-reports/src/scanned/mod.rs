@@ -11,18 +11,18 @@ use std::net::IpAddr;
 
 use super::identity::{is_generic_name, real_mac, real_serial};
 use super::parts::{Nic, Port, Supply};
-use super::refusal::ReportRefusal;
 use super::sections::{DriveEntry, NIC_IPS_MAX};
 use super::text::{MIB_BYTES, clean_label, parse_addresses, parse_size, parse_whole_number};
 use components::{ComponentEntry, ConsumableEntry, FirmwareEntry, level_percent};
 use interfaces::{InterfaceEntry, VlanEntry};
 
+// What a device has beyond these is left out: it is a device all the same, and others are in the message.
 /// Enough for ten stacked switches of the largest kind, and for any chassis.
-pub const PORTS_MAX: usize = 5_000;
+const PORTS_MAX: usize = 5_000;
 /// Entries of interfaces with addresses.
-pub const ADDRESSED_MAX: usize = 1_000;
+const ADDRESSED_MAX: usize = 1_000;
 /// Ten times those of a colour printer.
-pub const SUPPLIES_MAX: usize = 100;
+const SUPPLIES_MAX: usize = 100;
 /// Addresses of the whole device that are read; the primary one is chosen among them.
 const IPS_MAX: usize = 1_000;
 /// Members of a stack that are kept: more are never stacked.
@@ -175,18 +175,14 @@ impl ScannedDevice {
         }
     }
 
-    fn add_supply(&mut self, name: &str, level_percent: Option<i64>) -> Result<(), ReportRefusal> {
+    fn add_supply(&mut self, name: &str, level_percent: Option<i64>) {
         let supplies = self.supplies.get_or_insert_default();
-        let Some(name) = clean_label(&name.to_lowercase()) else { return Ok(()) };
+        let Some(name) = clean_label(&name.to_lowercase()) else { return };
         // Agents send the same supplies in an old and in a new section.
-        if supplies.iter().any(|supply| supply.name == name) {
-            return Ok(());
+        let is_known = supplies.iter().any(|supply| supply.name == name);
+        if !is_known && supplies.len() < SUPPLIES_MAX {
+            supplies.push(Supply { name, level_percent });
         }
-        if supplies.len() >= SUPPLIES_MAX {
-            return Err(too_many_refusal(SUPPLIES_MAX, "supplies"));
-        }
-        supplies.push(Supply { name, level_percent });
-        Ok(())
     }
 }
 
@@ -202,7 +198,6 @@ pub struct ScanCollector {
     component: ComponentEntry,
     firmware: FirmwareEntry,
     consumable: ConsumableEntry,
-    refusal: Option<ReportRefusal>,
 }
 
 impl ScanCollector {
@@ -237,16 +232,13 @@ impl ScanCollector {
             ScanSection::PageCounters => self.device.set_counter(field, value),
             ScanSection::Cartridges if matches!(field, "name" | "value") => self.consumable.set_field(field, value),
             // The supplies are the names of the fields.
-            ScanSection::Cartridges => {
-                let added = self.device.add_supply(field, level_percent(value, None, None));
-                self.refusal = self.refusal.take().or(added.err());
-            }
+            ScanSection::Cartridges => self.device.add_supply(field, level_percent(value, None, None)),
         }
     }
 
-    pub fn close_entry(&mut self, section: ScanSection) -> Result<(), ReportRefusal> {
+    pub fn close_entry(&mut self, section: ScanSection) {
         match section {
-            ScanSection::Ports => self.add_interface()?,
+            ScanSection::Ports => self.add_interface(),
             ScanSection::Vlans => self.port.vlans.add(&self.vlan),
             ScanSection::Components => {
                 if let Some(chassis) = std::mem::take(&mut self.component).into_chassis()
@@ -264,51 +256,35 @@ impl ScanCollector {
             }
             ScanSection::Cartridges | ScanSection::Consumables => {
                 if let Some((name, level)) = std::mem::take(&mut self.consumable).into_supply() {
-                    self.device.add_supply(&name, level)?;
+                    self.device.add_supply(&name, level);
                 }
             }
             ScanSection::Device | ScanSection::PageCounters => {}
         }
-        self.refusal.take().map_or(Ok(()), Err)
     }
 
-    fn add_interface(&mut self) -> Result<(), ReportRefusal> {
+    fn add_interface(&mut self) {
         let entry = std::mem::take(&mut self.port);
         let ports = self.device.ports.get_or_insert_default();
         if self.device.interface_mac.is_none() {
             self.device.interface_mac = entry.mac.as_deref().and_then(real_mac);
         }
         let is_new = entry.number.is_none_or(|number| !self.port_numbers.contains(&number));
-        if is_new && entry.is_port() {
-            if ports.len() >= PORTS_MAX {
-                return Err(too_many_refusal(PORTS_MAX, "ports"));
-            }
+        if is_new && entry.is_port() && ports.len() < PORTS_MAX {
             self.port_numbers.extend(entry.number);
             ports.push(entry.to_port());
         }
-        let Some(nic) = entry.into_nic() else { return Ok(()) };
+        let Some(mut nic) = entry.into_nic().filter(|_| self.addressed < ADDRESSED_MAX) else { return };
         self.addressed += 1;
-        if self.addressed > ADDRESSED_MAX {
-            return Err(too_many_refusal(ADDRESSED_MAX, "interfaces with addresses"));
-        }
         let nics = &mut self.device.nics;
         let at = nics.iter().position(|known| known.name == nic.name && known.mac == nic.mac);
-        let address_count = if let Some(known) = at.and_then(|at| nics.get_mut(at)) {
+        if let Some(known) = at.and_then(|at| nics.get_mut(at)) {
             let new: Vec<String> = nic.ips.into_iter().filter(|ip| !known.ips.contains(ip)).collect();
             known.ips.extend(new);
-            known.ips.len()
+            known.ips.truncate(NIC_IPS_MAX);
         } else {
-            let count = nic.ips.len();
+            nic.ips.truncate(NIC_IPS_MAX);
             nics.push(nic);
-            count
-        };
-        if address_count > NIC_IPS_MAX {
-            return Err(too_many_refusal(NIC_IPS_MAX, "addresses of one network card"));
         }
-        Ok(())
     }
-}
-
-fn too_many_refusal(entries_max: usize, what: &str) -> ReportRefusal {
-    ReportRefusal::too_many(format!("The report has more than {entries_max} entries of {what}."))
 }

@@ -138,7 +138,7 @@ over_http! {
         let key = server.ingest_key(&acme).await;
         let nobody = "<DEVICE><INFO><TYPE>PRINTER</TYPE></INFO></DEVICE>";
         for body in [
-            message("SNMPQUERY", &format!("{}{nobody}", switch(1))),
+            message("SNMPQUERY", &[nobody, nobody].concat()),
             changed(SWITCH, "\"network_ports\": [", "\"network_ports\": [7, "),
             changed(SWITCH, "\"network_device\": {", "\"network_device\": [[{"),
             injected(&SWITCH[..SWITCH.len() / 2]),
@@ -149,5 +149,16 @@ over_http! {
             assert_eq!(told.ok(400)["status"], "error");
         }
         assert_eq!(all(&server, &acme).await, Vec::<Value>::new());
+        // One that nobody knows does not take the others with it.
+        reported(&server, &key, &message("SNMPQUERY", &format!("{nobody}{}", switch(1)))).await;
+        assert_eq!(each(&all(&server, &acme).await, "hostname"), [&json!("sw1")]);
+    }
+
+    async fn what_a_device_has_beyond_the_limits_is_left_out(server: Server) {
+        let ports: Vec<Value> = (0..5_001).map(|n| json!({"ifnumber": n, "iftype": 6})).collect();
+        let content = json!({"network_device": {"name": "chassis-1", "serial": "XQ77-50"}, "network_ports": ports});
+        let body = json!({"action": "netinventory", "deviceid": "d", "content": content});
+        let (_, found) = only_after(&server, "acme", &[injected(body.to_string())]).await;
+        assert_eq!(found["ports"].as_array().unwrap().len(), 5_000);
     }
 }
