@@ -77,6 +77,9 @@ pub enum ReportRowUpdate {
     /// The device has reported; the times are in the record. The digest is that of a full inventory. A change without a
     /// digest clears the stored one, because the last full inventory no longer describes the device.
     Report { digest: Option<String>, check_at: Option<Timestamp> },
+    /// A scan has seen the device, on which an agent runs; the times are in the record. The digest stays: what the agent tells
+    /// is as it was.
+    Scan { check_at: Option<Timestamp> },
     /// The next time at which time alone may change the device.
     CheckAt(Option<Timestamp>),
     /// A user changed the device: it is checked soon, and the next report is parsed even if it is unchanged.
@@ -125,7 +128,7 @@ pub async fn create_device(
     tx.defer_exec(INSERT_PARTS, parts_row(number, &full.parts)?).await?;
     let (digest, check_at) = match report_update {
         ReportRowUpdate::Report { digest, check_at } => (digest, check_at),
-        ReportRowUpdate::CheckAt(check_at) => (None, check_at),
+        ReportRowUpdate::Scan { check_at } | ReportRowUpdate::CheckAt(check_at) => (None, check_at),
         ReportRowUpdate::Edit => (None, Some(at)),
     };
     tx.defer_exec(INSERT_REPORT, report_row(number, &full.device, check_at, digest)).await?;
@@ -151,11 +154,12 @@ pub async fn save_device(
     rules::update_derived_fields(&mut updated, at);
     let DeviceDifferences { published: published_changes, has_changes } = compare_devices(&before.full, &updated)?;
     match report_update {
+        ReportRowUpdate::Scan { check_at } => {
+            tx.defer_exec(UPDATE_REPORT_TIMES, report_times(number, &updated.device, check_at)).await?;
+        }
         // Nothing changed, so the stored digest still describes the device.
         ReportRowUpdate::Report { digest: None, check_at } if !has_changes => {
-            let mut row = report_row(number, &updated.device, check_at, None);
-            row.pop();
-            tx.defer_exec(UPDATE_REPORT_TIMES, row).await?;
+            tx.defer_exec(UPDATE_REPORT_TIMES, report_times(number, &updated.device, check_at)).await?;
         }
         ReportRowUpdate::Report { digest, check_at } => {
             tx.defer_exec(UPDATE_REPORT, report_row(number, &updated.device, check_at, digest)).await?;
@@ -266,6 +270,11 @@ fn parts_row(number: i64, parts: &DeviceParts) -> Result<Vec<Value>> {
 /// The values of a report row.
 fn report_row(number: i64, device: &Device, check_at: Option<Timestamp>, digest: Option<String>) -> Vec<Value> {
     vec![number.into(), device.last_seen_at.into(), device.inventory_at.into(), check_at.into(), digest.into()]
+}
+
+/// The same without the digest.
+fn report_times(number: i64, device: &Device, check_at: Option<Timestamp>) -> Vec<Value> {
+    vec![number.into(), device.last_seen_at.into(), device.inventory_at.into(), check_at.into()]
 }
 
 /// Inserts a history row for the version that the change made.

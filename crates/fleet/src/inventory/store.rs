@@ -111,8 +111,12 @@ pub async fn save_report(db: &Db, settings: DeviceSettings, incoming: IncomingRe
         let is_there = organization.is_some() && updated.device.organization_id == organization;
         let digest = digest.filter(|_| report.tag.is_none() || is_there);
         let names = identities_of(&updated, given);
-        let report_update =
-            ReportRowUpdate::Report { digest, check_at: devices::next_check_at(&updated.device, &settings) };
+        let check_at = devices::next_check_at(&updated.device, &settings);
+        let report_update = if is_scanned && updated.device.agent.device_id.is_some() {
+            ReportRowUpdate::Scan { check_at }
+        } else {
+            ReportRowUpdate::Report { digest, check_at }
+        };
         let number = if let Some(stored) = stored {
             devices::save_device(tx, &stored, updated, report_update, ChangeOrigin::Automatic).await?;
             tx.defer_exec(ADD_KEY, vec![stored.number.into(), reach.key_id.into()]).await?;

@@ -1,5 +1,7 @@
 //! Scans beside agents, imports, organizations and merges.
 
+use kernel::args;
+use kernel::base::Actor;
 use serde_json::{Value, json};
 use tenant_control::features::devices::DeviceSettings;
 
@@ -36,7 +38,10 @@ over_http! {
         // Its agent may be dead for all that a scan knows: the inventory is as old as before.
         after["last_seen_at"] = before["last_seen_at"].clone();
         assert_eq!(after, before);
-        // What its agent cannot tell is told by the scan.
+        // What its agent cannot tell is told by the scan. What the agent told is as it was, and known again by its digest.
+        let db = server.app.store.tenant_for_test(acme.tenant.id, Actor::for_system());
+        let digest = "SELECT digest FROM device_reports WHERE tenant_id = $1";
+        let stored: String = db.get_one(digest, args![]).await.unwrap();
         let serving = "<DEVICE><INFO><NAME>pc-17</NAME><MAC>00:25:90:00:11:17</MAC><TYPE>NETWORKING</TYPE><MODEL>SNMP</MODEL></INFO>\
             <PORTS><PORT><IFNAME>eno0</IFNAME><IFTYPE>6</IFTYPE></PORT></PORTS></DEVICE>";
         reported(&server, &key, &message("SNMPQUERY", serving)).await;
@@ -44,6 +49,8 @@ over_http! {
         assert_eq!((&after["type"], &after["model"], &after["agent"]), (&json!("laptop"), &before["model"], &before["agent"]));
         assert_eq!((&after["ports"][0]["name"], &after["nics"]), (&json!("eno0"), &before["nics"]));
         assert_eq!(after["inventory_at"], before["inventory_at"]);
+        let kept: String = db.get_one(digest, args![]).await.unwrap();
+        assert_eq!(kept, stored);
         assert_ne!(before["inventory_at"], json!(server.now()));
         reported(&server, &key, &agent.glpi().agent_id(AGENT_ID)).await;
         assert_eq!(only_device(&server, &acme.admin).await["ports"], after["ports"]);
