@@ -123,7 +123,7 @@ pub struct Device {
     pub cpu: Cpu,
     #[schema(required)]
     pub memory_bytes: Option<i64>,
-    /// Of what was scanned over the network: a switch, a printer. Null for computers.
+    /// Of what was scanned over the network: a switch, a printer, a computer that speaks SNMP. Agents do not report it.
     #[schema(required)]
     pub firmware: Option<String>,
     /// All pages that a printer has printed.
