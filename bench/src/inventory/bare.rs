@@ -15,7 +15,7 @@ use super::file::{File, Reader};
 use crate::harness::Outcome;
 
 /// Those of the file in their order: how each is written.
-const COLUMNS: [(&str, Form); 48] = [
+const COLUMNS: [(&str, Form); 49] = [
     ("id", Form::Plain),
     ("hostname", Form::Text),
     ("display_name", Form::Text),
@@ -54,6 +54,7 @@ const COLUMNS: [(&str, Form); 48] = [
     ("agent_name", Form::Text),
     ("agent_version", Form::Text),
     ("agent_device_id", Form::Text),
+    ("agent_tag", Form::Text),
     ("tags", Form::Words),
     ("custom_fields", Form::Text),
     ("possible_duplicate_of", Form::Plain),
