@@ -55,6 +55,9 @@ kernel::statements! {
 pub const SEVERAL_KEYS: &str = "*";
 /// Agent identities kept for one device: each installation of an agent has its own.
 const AGENT_IDENTITIES_MAX: usize = 16;
+/// Serial numbers of a stack that are kept while they are not told: with two forms of the manufacturer, more than it has
+/// members.
+const MEMBER_IDENTITIES_MAX: usize = 100;
 /// In the place of the time: an operator has merged two devices, and no report takes the identity away. Where no agent runs,
 /// nothing else tells that what is seen at two addresses is one device.
 pub const MERGED_AT_MS: i64 = 0;
@@ -237,6 +240,11 @@ pub fn is_agent_identity(identity: &str) -> bool {
     identity.starts_with("a:") || identity.starts_with("d:")
 }
 
+/// Whether it is a serial number with its manufacturer, of the device or of a member of a stack.
+fn is_serial_identity(identity: &str) -> bool {
+    identity.starts_with("n:")
+}
+
 /// What becomes of the stored serial numbers of a stack's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredMembers {
@@ -270,7 +278,9 @@ pub async fn save_identities(
         is_agent_identity(name) && stored.get(*name).is_some_and(|at| at.plus_ms(TOUCH_INTERVAL_MS) <= now)
     };
     let used: Vec<&String> = identities.iter().filter(is_due).collect();
-    let is_member = |name: &str| members == StoredMembers::Kept && name.starts_with("n:");
+    let serials = stored.keys().filter(|name| is_serial_identity(name)).count();
+    let are_kept = members == StoredMembers::Kept && serials <= MEMBER_IDENTITIES_MAX;
+    let is_member = |name: &str| are_kept && is_serial_identity(name);
     let stays = |name: &str, at: Timestamp| {
         is_agent_identity(name) || is_member(name) || at.as_millis() == MERGED_AT_MS || identities.contains(name)
     };
