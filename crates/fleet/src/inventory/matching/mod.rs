@@ -20,7 +20,8 @@ pub enum DeviceMatch {
     One(i64),
     /// None for certain: the report makes a new device, flagged as a possible duplicate of this one.
     Duplicate(i64),
-    /// A part of an inventory without any evidence that may be of several devices: it changes none.
+    /// A part of an inventory without any evidence that may be of several devices, or a discovery of what may have an agent: it
+    /// changes none.
     Unclear,
     None,
 }

@@ -137,15 +137,16 @@ async fn match_by_weak_evidence(
                 && !candidate.evidence.contradicts(&machine.evidence)
                 && (kind == WeakEvidence::Mac || is_at_home)
         });
-        if report.partial && machine.may_have_agent(&found, kind) {
-            return Ok(Some(DeviceMatch::Unclear));
-        }
+        let is_unclear = report.partial && machine.may_have_agent(&found, kind);
         found.retain(|candidate| machine.may_be_by_weak_evidence(candidate, kind));
         if found.iter().any(|candidate| machine.has_name_of(candidate) == Some(true)) {
             found.retain(|candidate| machine.has_name_of(candidate) == Some(true));
         }
         if !found.is_empty() {
             return Ok(Some(choose_candidate(found, own, &machine.evidence)));
+        }
+        if is_unclear {
+            return Ok(Some(DeviceMatch::Unclear));
         }
     }
     Ok(None)
