@@ -3,8 +3,9 @@
 use super::device_type::is_esx_host;
 use super::message::AgentMessage;
 use super::refusal::ReportRefusal;
+use super::report::AgentReport;
 use super::scanned::{ScanCollector, ScanSection, ScannedDevice};
-use super::sections::{AgentInfo, AgentReport, NIC_IPS_MAX};
+use super::sections::{AgentInfo, NIC_IPS_MAX};
 use super::text::{LABEL_BYTES_MAX, clean_label};
 
 /// Ten times the packages of a large workstation. A report with more is broken or hostile.

@@ -1,7 +1,7 @@
 //! The type and the platform of a device, which lists are filtered by.
 
 use super::parts::{DeviceType, Platform};
-use super::sections::AgentReport;
+use super::report::AgentReport;
 
 const LAPTOP_CHASSIS: [&str; 7] =
     ["laptop", "notebook", "portable", "convertible", "detachable", "tablet", "hand held"];

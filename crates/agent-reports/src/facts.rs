@@ -9,8 +9,8 @@ use super::device_type::{DeviceTypeFact, detect_device_type, detect_platform};
 use super::identity::{real_label, real_serial, real_uuid};
 use super::network_cards::{convert_nic, is_loopback, primary_address};
 use super::parts::{Cpu, Disk, Nic, Os, Platform, Port, Software, Supply, Volume};
-use super::scan_facts::extract_scan_facts;
-use super::sections::{AgentReport, Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry};
+use super::report::AgentReport;
+use super::sections::{Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceFacts {
@@ -74,11 +74,9 @@ pub struct NetworkFacts {
     pub primary_mac: Option<String>,
 }
 
-/// Moves the software out of the report instead of copying it: it is most of the report.
-pub fn extract_facts(report: &mut AgentReport) -> DeviceFacts {
-    if let Some(scanned) = report.scanned.take() {
-        return extract_scan_facts(report, *scanned);
-    }
+/// What an agent tells of the machine that it runs on. Moves the software out of the report instead of copying it: it is most
+/// of the report.
+pub fn extract_machine_facts(report: &mut AgentReport) -> DeviceFacts {
     let software = report.software.take().map(normalize_software);
     let report = &*report;
     let default_gateway = report.hardware.as_ref().and_then(|hardware| hardware.default_gateway.as_deref());

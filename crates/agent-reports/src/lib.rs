@@ -20,6 +20,7 @@ mod message;
 mod network_cards;
 mod parts;
 mod refusal;
+mod report;
 mod scan_facts;
 mod scanned;
 mod sections;
@@ -34,7 +35,7 @@ mod tests;
 pub use answers::{json_contact, json_error, json_ok, xml_inventory_for, xml_prolog};
 pub use codec::{Codec, INFLATED_BYTES_MAX, detect_codec, encode_answer, inflate_body};
 pub use device_type::{DeviceTypeFact, guess_device_type};
-pub use facts::{DeviceFacts, HostFacts, MachineFacts, NetworkFacts, ScanFacts, SystemFacts, extract_facts};
+pub use facts::{DeviceFacts, HostFacts, MachineFacts, NetworkFacts, ScanFacts, SystemFacts};
 pub use fingerprint::fingerprint_parts;
 pub use identity::{
     compact_mac, is_generic_name, is_random_mac, maker_name, normal_mac, real_label, real_mac, real_serial, real_uuid,
@@ -44,10 +45,9 @@ pub use message::{AgentMessage, MessageFormat, detect_format};
 pub use network_cards::is_virtual_interface;
 pub use parts::{Cpu, DeviceType, Disk, Nic, Os, Platform, Port, Software, Supply, Volume};
 pub use refusal::{ReportRefusal, ReportRefusalKind};
+pub use report::AgentReport;
 pub use scanned::ScannedDevice;
-pub use sections::{
-    AgentInfo, AgentReport, Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry, OperatingSystem,
-};
+pub use sections::{AgentInfo, Bios, CpuEntry, DiskEntry, DriveEntry, Hardware, NicEntry, OperatingSystem};
 
 pub use text::LABEL_CHARS_MAX;
 
@@ -58,5 +58,13 @@ pub fn parse_message(inflated: &[u8]) -> Result<(MessageFormat, AgentMessage), R
         Some(MessageFormat::Xml) => Ok((MessageFormat::Xml, xml::parse(content)?)),
         Some(MessageFormat::Json) => Ok((MessageFormat::Json, json::parse(content)?)),
         None => Err(ReportRefusal::unsupported("The body is not XML or JSON.")),
+    }
+}
+
+/// What a report tells of its device. Takes the software and the scanned device out of it.
+pub fn extract_facts(report: &mut AgentReport) -> DeviceFacts {
+    match report.scanned.take() {
+        Some(scanned) => scan_facts::extract_scan_facts(report, *scanned),
+        None => facts::extract_machine_facts(report),
     }
 }

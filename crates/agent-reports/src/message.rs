@@ -1,6 +1,6 @@
 //! The messages of agents, whatever their format.
 
-use super::sections::AgentReport;
+use super::report::AgentReport;
 use super::text::{first_byte, without_byte_order_mark};
 
 /// The format of a message, which its answer uses too.

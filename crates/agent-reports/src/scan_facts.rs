@@ -7,8 +7,8 @@ use super::facts::{
 use super::identity::{normal_mac, real_label, real_mac, real_serial};
 use super::network_cards::address_rank;
 use super::parts::DeviceType;
+use super::report::AgentReport;
 use super::scanned::ScannedDevice;
-use super::sections::AgentReport;
 
 pub fn extract_scan_facts(report: &AgentReport, scanned: ScannedDevice) -> DeviceFacts {
     let has_pages = scanned.pages_total.is_some() || scanned.supplies.as_ref().is_some_and(|all| !all.is_empty());

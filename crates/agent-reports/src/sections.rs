@@ -5,7 +5,6 @@
 use kernel::base::Timestamp;
 
 use super::parts::Software;
-use super::scanned::ScannedDevice;
 use super::text::{
     DECIMAL_MB_BYTES, MIB_BYTES, clean_label, parse_addresses, parse_day_ms, parse_flag, parse_local_time_ms,
     parse_number, parse_size,
@@ -13,29 +12,6 @@ use super::text::{
 
 /// Addresses of one card: enough for a web server with one for each site.
 pub const NIC_IPS_MAX: usize = 100;
-
-#[derive(Debug, Default, PartialEq)]
-pub struct AgentReport {
-    /// The id that the agent gave the machine it runs on. `None` if the agent describes another device: the id of the
-    /// message is then the agent's own.
-    pub device_id: Option<String>,
-    pub tag: Option<String>,
-    /// The type of machine: `Computer`, `NetworkEquipment`, …
-    pub item_type: Option<String>,
-    pub partial: bool,
-    /// The OCS agent names itself only in its User-Agent header; `AgentInfo::from_label` parses that too.
-    pub agent: Option<AgentInfo>,
-    pub hardware: Option<Hardware>,
-    pub bios: Option<Bios>,
-    pub os: Option<OperatingSystem>,
-    pub cpus: Option<Vec<CpuEntry>>,
-    pub volumes: Option<Vec<DriveEntry>>,
-    pub disks: Option<Vec<DiskEntry>>,
-    pub nics: Option<Vec<NicEntry>>,
-    pub software: Option<Vec<Software>>,
-    /// The device that the agent scanned.
-    pub scanned: Option<Box<ScannedDevice>>,
-}
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentInfo {
