@@ -59,11 +59,14 @@ pub fn find_mismatch(secrets: &Secrets, stored: &[(String, Vec<u8>)]) -> Option<
 pub async fn check_secrets(store: &Store, source: &SecretsSource) -> Result<()> {
     let stored: Vec<(String, Vec<u8>)> = store.system(Purpose::Startup).list(LIST_CHECKS, crate::args![]).await?;
     let Some(secrets) = source.load_secrets()? else {
-        let missing = Error::internal("the secrets file does not exist");
+        let missing = Error::internal(
+            "the secrets file does not exist, and this store needs its own: copy it from where the store comes from",
+        );
         return if stored.is_empty() { Ok(()) } else { Err(missing) };
     };
-    find_mismatch(&secrets, &stored)
-        .map_or(Ok(()), |name| Err(Error::internal(format!("{name} differs from the database's"))))
+    find_mismatch(&secrets, &stored).map_or(Ok(()), |name| {
+        Err(Error::internal(format!("{name} differs from the database's; use the secrets file of this store")))
+    })
 }
 
 /// The names of notes in `service_notes`.

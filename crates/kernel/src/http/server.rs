@@ -60,8 +60,9 @@ impl Listener {
             }
             None => None,
         };
-        let tcp =
-            listen_on(address).map_err(|error| Error::internal(format!("cannot listen on {address}: {error}")))?;
+        let tcp = listen_on(address).map_err(|error| {
+            Error::internal(format!("cannot listen on {address}: {error}; --listen names another address"))
+        })?;
         Ok(Listener { tcp: Arc::new(tcp), tls })
     }
 

@@ -44,6 +44,8 @@ pub struct IndexedDevice {
     pub last_logged_user: Option<String>,
     pub tags: Vec<String>,
     pub nics: Vec<Nic>,
+    /// Devices that were only imported never report.
+    pub has_reported: bool,
     pub is_deleted: bool,
     pub updated_at: Timestamp,
 }
@@ -55,7 +57,8 @@ impl IndexedDevice {
         let names = [&self.display_name, &self.hostname, &self.serial_number];
         let title = names.into_iter().find_map(|name| non_blank(name.as_deref()));
         document.set_heading(title.unwrap_or(&self.id), &self.format_subtitle());
-        document.is_live = devices::DeviceStatus::parse(&self.status) == Some(devices::DeviceStatus::Online);
+        let is_online = devices::DeviceStatus::parse(&self.status) == Some(devices::DeviceStatus::Online);
+        document.is_live = is_online || !self.has_reported;
         // The domain says little about one machine, so only the host is a name.
         let host = self.hostname.as_deref().map(|name| name.split_once('.').map_or(name, |(host, _)| host));
         let is_address = self.hostname.as_deref().is_some_and(|name| name.parse::<IpAddr>().is_ok());
@@ -98,7 +101,10 @@ impl IndexedDevice {
 
     fn format_subtitle(&self) -> String {
         let sort = Some(self.r#type.as_str()).filter(|sort| *sort != devices::Type::Other.as_str());
+        // The title is the display name then.
+        let host = self.display_name.as_deref().and(self.hostname.as_deref());
         join_parts(&[
+            non_blank(host),
             sort,
             non_blank(self.os_name.as_deref()),
             self.maker_and_model().as_deref(),

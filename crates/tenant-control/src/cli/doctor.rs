@@ -155,6 +155,9 @@ fn check_data_dir(args: &StoreArgs) -> SelfCheckItem {
 fn check_secrets_file(args: &StoreArgs) -> SelfCheckItem {
     match args.secrets_source() {
         SecretsSource::Text(_) => SelfCheckItem::from_detail("secrets file", "given from outside"),
+        SecretsSource::File(path) if !path.exists() => {
+            SelfCheckItem::from_detail("secrets file", format!("{} is not there", path.display()))
+        }
         SecretsSource::File(path) => check_private_path("secrets file", &path, "600"),
     }
 }

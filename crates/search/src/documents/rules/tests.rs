@@ -44,6 +44,7 @@ fn sample_device() -> IndexedDevice {
             nic("02:FC:00:00:00:01", &["192.0.2.10"]),
             nic("02-fc-00-00-00-02", &["FE80:0::2"]),
         ],
+        has_reported: true,
         is_deleted: false,
         updated_at: AT,
     }

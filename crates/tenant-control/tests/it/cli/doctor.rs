@@ -32,7 +32,7 @@ fn before_the_first_run_there_is_no_store_and_none_is_made() {
     let desk = Desk::new();
     let wanted = "exit 1\nstdout:\n\
         ok    data directory: ./data is not made yet; `serve` makes it\n\
-        ok    secrets file: ./data/secrets.json is not made yet; `serve` makes it\n\
+        ok    secrets file: ./data/secrets.json is not there\n\
         ok    webhook targets: public addresses only\n\
         FAIL  database: there is no store in DESK/data. Say where it is, as to the server: --data-dir, --database-url or \
         --config (or TENANT_CONTROL_DATA_DIR, TENANT_CONTROL_DATABASE_URL). `tenant-control serve` makes a new one\n";

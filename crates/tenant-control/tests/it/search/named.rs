@@ -1,7 +1,7 @@
 //! Whoever types a name looks for what is called so, and not for what mentions it: however many do, and however new they are.
 
 use serde_json::json;
-use tenant_control::features::devices::{FullDevice, Nic};
+use tenant_control::features::devices::{DeviceStatus, FullDevice, Nic};
 
 use super::{called, count_software, device, hits, organization, some, text, ticket, user, workflow};
 use crate::asset_inventory::software;
@@ -128,6 +128,22 @@ over_http! {
         }
         let machine = search_first(&server, &acme, "dcq12").await;
         assert!(machine.starts_with("dev_") && machine != server_dc, "half a serial number: {machine}");
+    }
+
+    async fn a_machine_that_was_only_imported_comes_before_what_mentions_it(setup: Setup) {
+        let server = generous(setup).await;
+        let acme = server.tenant("acme").await;
+        let imported = device(&server, &acme, "ml-srv-sql01", |full| {
+            (full.device.last_seen_at, full.device.status) = (None, DeviceStatus::Stale);
+            full.device.display_name = some("Datenbank");
+        })
+        .await;
+        called(&server, &acme, "Backup of sql01 failed").await;
+        let _indexed = Indexed::of(&server).await;
+        let found = server.search(&acme.admin, "sql01").await;
+        let first = &hits(&found)[0];
+        assert_eq!((text(first, "id"), text(first, "title")), (imported.as_str(), "Datenbank"));
+        assert!(text(first, "subtitle").starts_with("ml-srv-sql01"), "{first}");
     }
 
     async fn a_name_means_only_what_whoever_asks_may_see(server: Server) {
