@@ -51,6 +51,8 @@ impl TextWords {
 #[derive(Clone, Debug)]
 pub struct QueryWord {
     rows: Vec<Vec<String>>,
+    /// The words of each part between signs.
+    parts: Vec<Vec<String>>,
 }
 
 impl QueryWord {
@@ -66,7 +68,9 @@ impl QueryWord {
         for words in [folded, transcribed] {
             add_rows(words, is_address, &mut rows);
         }
-        (!tokens.is_empty()).then_some(QueryWord { rows })
+        let words_of = |part: &str| tokenize_text(part).into_iter().map(|token| token.text).collect::<Vec<_>>();
+        let parts = word.split(|c: char| !c.is_alphanumeric()).map(words_of).filter(|part| !part.is_empty());
+        (!tokens.is_empty()).then(|| QueryWord { rows, parts: parts.collect() })
     }
 
     /// Words in a row, the last of which is a prefix. The word as it is written comes first.
@@ -79,9 +83,10 @@ impl QueryWord {
         self.rows.iter().any(|row| texts.iter().any(|text| text.has_row(row)))
     }
 
-    /// Whether every part of the word begins a word of the text, wherever it is.
+    /// Whether every part of the word begins a word of the text, wherever it is. Chinese and Japanese characters stand in a
+    /// row.
     pub fn has_parts_in(&self, text: &TextWords) -> bool {
-        self.rows.first().is_some_and(|parts| parts.iter().all(|part| text.has_start(part)))
+        self.parts.iter().all(|part| text.has_row(part))
     }
 }
 
@@ -146,5 +151,8 @@ mod tests {
             assert!(!is_found(word, text), "{word} in {text}");
         }
         assert!(QueryWord::parse("-").is_none());
+        let has_parts = |word: &str, text: &str| QueryWord::parse(word).unwrap().has_parts_in(&TextWords::new(text));
+        assert!(has_parts("screen-blue", "a blue screen") && has_parts("東京", "株式会社東京商事"));
+        assert!(!has_parts("大京", "大阪 東京") && !has_parts("東東", "東京"));
     }
 }

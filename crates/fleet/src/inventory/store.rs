@@ -32,9 +32,10 @@ kernel::statements! {
     SET_KEY = "UPDATE device_reports SET ingest_key_id = $3 WHERE tenant_id = $1 AND device = $2";
     /// Another key than the only one so far has reported the device.
     ADD_KEY = "UPDATE device_reports SET ingest_key_id = '*' WHERE tenant_id = $1 AND device = $2 AND ingest_key_id <> $3";
-    OF_KEY = "SELECT d.id FROM device_reports r JOIN devices d ON d.tenant_id = r.tenant_id AND d.number = r.device
-        WHERE r.tenant_id = $1 AND r.ingest_key_id = $2 AND r.device > $3 AND d.deleted_at IS NULL
-        ORDER BY r.device LIMIT $4";
+    OF_KEY = "SELECT d.id, r.device FROM device_reports r JOIN devices d ON d.tenant_id = r.tenant_id AND d.number = r.device
+        WHERE r.tenant_id = $1 AND r.ingest_key_id = $2 AND r.device > $3 AND r.device <= $4 AND d.deleted_at IS NULL
+        ORDER BY r.device LIMIT $5";
+    LAST_OF_KEY = "SELECT COALESCE(MAX(device), 0) FROM device_reports WHERE tenant_id = $1 AND ingest_key_id = $2";
     COUNT_DEVICES = "SELECT COALESCE(CAST(SUM(devices) AS BIGINT), 0) FROM device_counts
         WHERE tenant_id = $1 AND organization_id = '*' AND dimension = 'status'";
     STATUS = "SELECT status FROM devices WHERE tenant_id = $1 AND number = $2 AND deleted_at IS NULL";
@@ -159,20 +160,23 @@ pub async fn check_device_limit(tx: &mut Tx, settings: &DeviceSettings) -> Resul
 /// Devices deleted in one transaction.
 const DELETE_ROWS: i64 = 20;
 
-/// Deletes the devices that one ingest key created and no other has reported. Returns how many.
+/// Deletes the devices that one ingest key created and no other has reported. Returns how many. A key that still reports
+/// creates others meanwhile: they stay, so that this ends.
 pub async fn delete_devices_of_key(db: &Db, key: IngestKeyId) -> Result<u64> {
-    let mut deleted = 0;
+    let last: i64 = db.get_one(LAST_OF_KEY, args![key]).await?;
+    let (mut deleted, mut after) = (0, 0_i64);
     loop {
-        let batch: u64 = db
+        let found: Vec<(DeviceId, i64)> = db
             .write(async move |tx| {
-                let ids: Vec<DeviceId> = tx.list(OF_KEY, args![key, 0_i64, DELETE_ROWS]).await?;
-                let count = ids.len() as u64;
-                for id in ids {
-                    devices::delete_device(tx, id, ChangeOrigin::Deliberate).await?;
+                let found: Vec<(DeviceId, i64)> = tx.list(OF_KEY, args![key, after, last, DELETE_ROWS]).await?;
+                for (id, _) in &found {
+                    devices::delete_device(tx, *id, ChangeOrigin::Deliberate).await?;
                 }
-                Ok(count)
+                Ok(found)
             })
             .await?;
+        let batch = found.len() as u64;
+        after = found.last().map_or(after, |(_, number)| *number);
         deleted += batch;
         if batch == 0 {
             return Ok(deleted);

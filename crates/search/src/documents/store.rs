@@ -23,7 +23,7 @@ kernel::columns! {
         status = "d.status", organization_id = "d.organization_id", manufacturer = "d.manufacturer", model = "d.model",
         serial_number = "d.serial_number", asset_tag = "d.asset_tag", uuid = "d.uuid",
         primary_ip = "d.primary_ip", primary_mac = "d.primary_mac", last_logged_user = "d.last_logged_user", tags = "d.tags",
-        last_seen_at = "d.last_seen_at", deleted_at = "d.deleted_at", updated_at = "d.updated_at",
+        first_seen_at = "d.first_seen_at", deleted_at = "d.deleted_at", updated_at = "d.updated_at",
         nics = "(SELECT p.nics FROM device_parts p WHERE p.tenant_id = d.tenant_id AND p.number = d.number)",
     }
 }
@@ -263,7 +263,7 @@ impl FromRow for IndexedDevice {
             last_logged_user: row.get(AT.last_logged_user)?,
             tags: parse_json_or_default(&row.get::<String>(AT.tags)?),
             nics: row.get::<Option<String>>(AT.nics)?.map(|nics| parse_json_or_default(&nics)).unwrap_or_default(),
-            has_reported: row.get::<Option<i64>>(AT.last_seen_at)?.is_some(),
+            has_reported: row.get::<Option<i64>>(AT.first_seen_at)?.is_some(),
             is_deleted: row.get::<Option<i64>>(AT.deleted_at)?.is_some(),
             updated_at: row.get(AT.updated_at)?,
         })

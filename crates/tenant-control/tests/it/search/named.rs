@@ -134,7 +134,7 @@ over_http! {
         let server = generous(setup).await;
         let acme = server.tenant("acme").await;
         let imported = device(&server, &acme, "ml-srv-sql01", |full| {
-            (full.device.last_seen_at, full.device.status) = (None, DeviceStatus::Stale);
+            (full.device.first_seen_at, full.device.status) = (None, DeviceStatus::Stale);
             full.device.display_name = some("Datenbank");
         })
         .await;
