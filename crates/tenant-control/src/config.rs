@@ -87,19 +87,13 @@ pub struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// The given URL or address, else the base URL that a server has saved in the store, else the default address, with a
-    /// warning.
-    pub async fn base_url(&self, store: &Store, print_warning: fn(&str)) -> Result<BaseUrl> {
+    /// The given URL or address, else the base URL that a server has saved in the store, else the default address.
+    pub async fn base_url(&self, store: &Store) -> Result<BaseUrl> {
         let mut base_url = self.base_url.clone();
         // Port 0 means any free port, which only the server knows.
         let listen = self.listen.filter(|listen| listen.port() != 0);
         if base_url.is_none() && listen.is_none() {
             base_url = kernel::startup::find_base_url(store).await?;
-            if base_url.is_none() {
-                print_warning(&format!(
-                    "warning: no server has been started on this store, so the address is {LISTEN}; --base-url names another"
-                ));
-            }
         }
         let listen = listen.map_or_else(|| LISTEN.parse().map_err(Error::internal), Ok)?;
         UrlArgs { listen, base_url }.base_url(listen, false)

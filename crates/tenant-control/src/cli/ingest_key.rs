@@ -10,7 +10,6 @@ use serde_json::json;
 
 use super::args::{TenantArgs, open_tenant, unknown_record};
 use super::organization::find_organization;
-use super::output::print_warning;
 use super::store;
 use crate::config::LinkArgs;
 
@@ -49,7 +48,7 @@ pub async fn run(command: IngestKeyCommand) -> Result<()> {
                 Some(slug) => Some(find_organization(&db, &of, &slug).await?),
                 None => None,
             };
-            let base_url = url.base_url(&store, print_warning).await?;
+            let base_url = url.base_url(&store).await?;
             // The server's secrets: a hash with another pepper would never match.
             let secrets = store::load_secrets(&of.common.store, &store).await?;
             let made = ingest_keys::create_ingest_key(&db, organization.as_ref(), &secrets).await?;

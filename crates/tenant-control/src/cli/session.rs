@@ -10,7 +10,6 @@ use people::users::UserStatus;
 use serde_json::json;
 
 use super::args::{TenantArgs, UserArgs, get_user, open_tenant, open_user, unknown_record};
-use super::output::print_warning;
 use crate::config::{LinkArgs, SessionArgs};
 
 #[derive(Subcommand)]
@@ -96,7 +95,7 @@ async fn run_create(whom: &UserArgs, link: bool, url: &LinkArgs, session: Sessio
         let update = whom.of.command_line("user update", &[("--email", &user.email), ("--status", "active")]);
         return Err(Error::internal(format!("{} is disabled; `{update}` enables them again", user.email)));
     }
-    let base_url = url.base_url(&store, print_warning).await?;
+    let base_url = url.base_url(&store).await?;
     if link {
         let token = create_signin_link(&store, tenant.id, user.id).await?;
         let url = format!("{}/signin?token={}", base_url.as_str(), token.expose_secret());

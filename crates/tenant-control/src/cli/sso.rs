@@ -18,7 +18,6 @@ use people::sso::{
 use serde::Serialize;
 
 use super::args::{TenantArgs, open_tenant};
-use super::output::print_warning;
 use super::store;
 use crate::config::{LinkArgs, OutboundArgs};
 
@@ -235,7 +234,7 @@ async fn add_provider(args: SsoAddArgs) -> Result<()> {
     let client_secret = read_secret(&client_secret_file)?;
     let (store, tenant, db) = open_tenant(&args.of).await?;
     let needs_leave = check_issuer(&issuer, &args.outbound, &tenant).await?;
-    let base_url = args.url.base_url(&store, print_warning).await?;
+    let base_url = args.url.base_url(&store).await?;
     // The server's secrets: a client secret sealed with others could never be opened.
     let secrets = store::load_secrets(&args.of.common.store, &store).await?;
     let new = NewProvider {
@@ -266,7 +265,7 @@ async fn update_provider(args: SsoUpdateArgs) -> Result<()> {
     let id = args.id;
     let client_secret = args.client_secret_file.as_deref().map(read_secret).transpose()?;
     let (store, _, db) = open_tenant(&args.of).await?;
-    let base_url = args.url.base_url(&store, print_warning).await?;
+    let base_url = args.url.base_url(&store).await?;
     let client_secret = match client_secret {
         Some(secret) => Some((secret, store::load_secrets(&args.of.common.store, &store).await?)),
         None => None,

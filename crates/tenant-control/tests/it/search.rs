@@ -84,7 +84,10 @@ async fn device_and_software(
     say: impl FnOnce(&mut FullDevice),
 ) -> Vec<String> {
     server.advance(SECOND_MS);
-    let full = with(hostname, say);
+    let full = with(hostname, |full| {
+        full.device.first_seen_at = Some(server.now());
+        say(full);
+    });
     let mut ids: Vec<String> = full.parts.software.iter().map(|one| one.name.to_lowercase()).collect();
     ids.push(add(server, tenancy, full).await);
     ids
