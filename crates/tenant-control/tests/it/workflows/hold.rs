@@ -1,6 +1,6 @@
 //! A server that holds outgoing traffic sends no request of a workflow; the rest of its runs goes on.
 
-use kernel::base::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
+use kernel::base::{HOUR_MS, MINUTE_MS, SECOND_MS};
 
 use crate::support::over_http;
 use crate::support::receiver::{Behaviour, Receiver};
@@ -21,7 +21,7 @@ over_http! {
             ticket("after", "After").needs(&["call"]),
         ];
         let run = server.run(&acme, &manual(steps)).await;
-        server.work_for(2 * DAY_MS).await;
+        server.work_for(2 * HOUR_MS).await;
         let held = server.read_run(&acme, &run).await;
         assert_ended(&held, "running: call running, skipped skipped, made succeeded, waited succeeded, after pending");
         assert_eq!((receiver.count(), attempt_codes(step_of(&held, "call")).len()), (0, 0), "{held:#}");
@@ -69,7 +69,7 @@ over_http! {
         let steps = [get("call", &receiver.url("/")).timeout(100).retry(1, 30)];
         let run = sending.run(&acme, &manual(steps)).await;
         assert_eq!(receiver.count(), 1);
-        server.work_for(DAY_MS).await;
+        server.work_for(HOUR_MS).await;
         let held = server.read_run(&acme, &run).await;
         assert!(summary(&held).ends_with(": call running"), "{held:#}");
         sending.work_for(30 * SECOND_MS).await;
