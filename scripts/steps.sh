@@ -18,6 +18,7 @@ start_beside() {
   # A group of its own, so that all of it can be stopped.
   setsid bash -c 'set -euo pipefail
     source scripts/steps.sh
+    trap '\''[ "$?" -eq 0 ] || printf "\nFAILED: %s\n" "$step_now"'\'' EXIT
     for script in "$@"; do run_step "$script"; done
     printf "\n"
     printf "%s\n" "${steps_done[@]}"' beside "$@" >"$beside_log" 2>&1 &
