@@ -11,17 +11,17 @@ use crate::harness::Outcome;
 use crate::workload::{AUDIT, BODY, EVENT, RECORD, SUBJECT, id};
 
 /// The store's own bounds.
-const QUEUE_MAX: usize = 1_024;
-const GROUP_MAX: usize = 256;
+pub const QUEUE_MAX: usize = 1_024;
+pub const GROUP_MAX: usize = 256;
 
 /// The store's own settings of its writing connection.
-const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
+pub const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
      PRAGMA cache_size = -32768; PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 67108864; \
      PRAGMA temp_store = MEMORY;";
 
 /// The clock as the store moves it here: what RETURNING returns would be gathered in a table of its own each time.
-const LAST_TICK: &str = "SELECT last_at, sequence FROM tenant_clocks WHERE tenant_id = $1";
-const SET_CLOCK: &str = "UPDATE tenant_clocks SET last_at = ?2, sequence = ?3 WHERE tenant_id = ?1";
+pub const LAST_TICK: &str = "SELECT last_at, sequence FROM tenant_clocks WHERE tenant_id = $1";
+pub const SET_CLOCK: &str = "UPDATE tenant_clocks SET last_at = ?2, sequence = ?3 WHERE tenant_id = ?1";
 
 /// Whether each job can fail alone, as in the store.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,11 @@
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
+mod backups;
 mod bare_server;
 mod bare_sqlite;
 mod chance;
+mod clouds;
 mod cluster;
 mod fairness;
 mod faults;
@@ -42,11 +44,11 @@ const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start |
     tickets-lists [SIZES] [--data FOLDER] | tickets-follow [postgres] | lists [ROWS] | fairness | faults [log | answers] |\n\
     hostile [unread | reports | names | uploads] |\n\
     workflows-steps | workflows-latency | workflows-fairness | inventory-ingest | inventory-export [--keep FOLDER] |\n\
-    inventory-lists [--keep FOLDER] |\n\
+    inventory-lists [--keep FOLDER] | clouds-sync | backups-ingest | backups-aggregate | backups-clock |\n\
     search [--documents N] [--keep FOLDER] [--connections N] [--quick] [--only rebuild | queries | changes | writes] | all\n\
     rounds and sizes: see README.md";
 
-const ALL: [&str; 26] = [
+const ALL: [&str; 30] = [
     "store-sqlite",
     "store-postgres",
     "read",
@@ -72,6 +74,10 @@ const ALL: [&str; 26] = [
     "inventory-ingest",
     "inventory-export",
     "inventory-lists",
+    "clouds-sync",
+    "backups-ingest",
+    "backups-aggregate",
+    "backups-clock",
     "search",
 ];
 
@@ -116,6 +122,10 @@ fn run(arguments: &[&str]) -> Outcome {
         ["inventory-ingest"] => inventory::ingest::run(),
         ["inventory-export", more @ ..] => inventory::export::run(more),
         ["inventory-lists", more @ ..] => inventory::lists::run(more),
+        ["clouds-sync"] => clouds::sync::run(),
+        ["backups-ingest"] => backups::ingest::run(),
+        ["backups-aggregate"] => backups::aggregate::run(),
+        ["backups-clock"] => backups::clock::run(),
         ["search", more @ ..] => search::run(more),
         ["all"] => {
             for part in ALL {

@@ -32,13 +32,23 @@ impl Server {
 
     /// Starts it with its access log on, into a file of the data folder.
     pub fn start_with(data: &Path, more: &[&str]) -> Outcome<Self> {
-        Server::start_logging_to(File::create(log_path(data))?.into(), data, more)
+        Server::start_with_variables(data, more, &[])
+    }
+
+    /// The same, with these environment variables beside those of this process.
+    pub fn start_with_variables(data: &Path, more: &[&str], variables: &[(&str, &str)]) -> Outcome<Self> {
+        Server::start_process(File::create(log_path(data))?.into(), data, more, variables)
     }
 
     /// Starts it with its access log going there.
     pub fn start_logging_to(log: Stdio, data: &Path, more: &[&str]) -> Outcome<Self> {
+        Server::start_process(log, data, more, &[])
+    }
+
+    fn start_process(log: Stdio, data: &Path, more: &[&str], variables: &[(&str, &str)]) -> Outcome<Self> {
         let mut command = Command::new(binary()?);
         command
+            .envs(variables.iter().copied())
             .arg("serve")
             .arg("--data-dir")
             .arg(data)

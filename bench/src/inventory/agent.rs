@@ -66,7 +66,7 @@ fn request_of(key: &IngestKey, xml: &str) -> Outcome<Vec<u8>> {
 
 /// What an agent presents.
 pub struct IngestKey {
-    basic: String,
+    pub basic: String,
 }
 
 impl IngestKey {

@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
-use kernel::base::Result;
+use kernel::base::{Result, Secrets};
 use kernel::http::{App, ParsedObject};
 use kernel::store::{Db, Tx};
 use serde_json::{Map, Value};
@@ -38,8 +38,9 @@ pub enum ActionEffect {
     Approval,
 }
 
-/// Acts with the given rights, and returns what the feature's route would answer.
-pub type TransactionFn = for<'t> fn(&'t mut Tx, &'t Rights, Map<String, Value>) -> BoxFuture<'t, Result<Value>>;
+/// Acts with the given rights, and returns what the feature's route would answer. The secrets seal what must be.
+pub type TransactionFn =
+    for<'t> fn(&'t mut Tx, &'t Rights, &'t Secrets, Map<String, Value>) -> BoxFuture<'t, Result<Value>>;
 
 /// An action that changes nothing.
 #[derive(Clone, Copy)]
@@ -47,6 +48,8 @@ pub struct Lookup {
     /// Whether this node can answer it. A step waits while it cannot, and no attempt is counted.
     pub is_available: fn(&App) -> bool,
     pub find: LookupFn,
+    /// What a dry run does instead, if finding it saves something.
+    pub preview: Option<LookupFn>,
 }
 
 pub type LookupFn = for<'t> fn(&'t App, &'t Db, &'t Rights, Map<String, Value>) -> BoxFuture<'t, Result<Value>>;

@@ -7,6 +7,7 @@ use kernel::base::{Code, Result};
 use kernel::events::EventKindDescription;
 use kernel::http::Api;
 use kernel::jobs::Retention;
+use kernel::keyring::SealedColumnStatements;
 use kernel::store::Follower;
 use kernel::store::references::{Referable, Referrer};
 
@@ -37,6 +38,8 @@ pub struct Feature {
     pub referrers: &'static [Referrer],
     /// Rows that the cleaner deletes after a time.
     pub retention: &'static [Retention],
+    /// Its columns with sealed values.
+    pub sealed_columns: &'static [SealedColumnStatements],
 }
 
 /// A statement's name and text.
@@ -64,6 +67,7 @@ impl Feature {
         referable: &[],
         referrers: &[],
         retention: &[],
+        sealed_columns: &[],
     };
 }
 
@@ -81,6 +85,7 @@ pub struct Registry {
     pub referable: Vec<Referable>,
     pub referrers: Vec<Referrer>,
     pub retention: Vec<Retention>,
+    pub sealed_columns: Vec<SealedColumnStatements>,
 }
 
 static REGISTRY: OnceLock<Registry> = OnceLock::new();
@@ -96,6 +101,7 @@ static EMPTY: Registry = Registry {
     referable: Vec::new(),
     referrers: Vec::new(),
     retention: Vec::new(),
+    sealed_columns: Vec::new(),
 };
 
 /// Makes these the features of the program. Only the first list counts: a program has one. The catalogue shows families of
@@ -128,6 +134,7 @@ impl Registry {
             referable: collect(features, |feature| feature.referable),
             referrers: collect(features, |feature| feature.referrers),
             retention: collect(features, |feature| feature.retention),
+            sealed_columns: collect(features, |feature| feature.sealed_columns),
         }
     }
 

@@ -11,6 +11,7 @@ mod event_catalogue;
 mod feature;
 mod null_input;
 pub mod request_headers;
+pub mod schedule;
 mod shared_codes;
 pub mod subscription;
 pub mod tags;

@@ -2,7 +2,7 @@
 //! trail.
 //!
 //! The kernel knows no feature. Dependencies inside point down only:
-//! `jobs startup → http → auth → audit events outbound → store → base`.
+//! `jobs startup → keyring → http → auth → audit events outbound → store → base`.
 
 pub mod audit;
 pub mod auth;
@@ -10,6 +10,7 @@ pub mod base;
 pub mod events;
 pub mod http;
 pub mod jobs;
+pub mod keyring;
 pub mod outbound;
 pub mod startup;
 pub mod store;
@@ -32,6 +33,9 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         jobs::STATEMENTS,
         jobs::lanes::STATEMENTS,
         jobs::steps::STATEMENTS,
+        keyring::STATEMENTS,
+        keyring::checks::STATEMENTS,
+        keyring::nodes::STATEMENTS,
         startup::STATEMENTS,
         store::changes::STATEMENTS,
         store::STATEMENTS,

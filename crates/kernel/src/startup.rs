@@ -1,72 +1,61 @@
 //! Checks before the first request that this node's secrets are those of the database, and saves for commands what they need
 //! to know of the server.
 
-use crate::base::{Error, Result, Secrets, SecretsSource, constant_time_eq};
+use crate::base::{Error, Result, Secrets, SecretsSource};
 use crate::http::BaseUrl;
+use crate::keyring::SealedColumnStatements;
+use crate::keyring::checks::{self, SecretsProblem};
 use crate::store::{Purpose, Store};
 
 crate::statements! {
-    LIST_CHECKS = "SELECT name, value FROM secret_checks ORDER BY name";
-    INSERT_CHECK = "INSERT INTO secret_checks (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
     UPSERT_NOTE = "INSERT INTO service_notes (name, value, noted_at) VALUES ($1, $2, $3)
         ON CONFLICT (name) DO UPDATE SET value = $2, noted_at = $3";
     FIND_NOTE = "SELECT value FROM service_notes WHERE name = $1";
     DELETE_NOTE = "DELETE FROM service_notes WHERE name = $1";
 }
 
-/// Loads the secrets of this node. They are created only while the database has no check values; if two nodes start at once
+/// Loads the secrets of this node, and checks that they are those of the database: none differs, and no key is missing that
+/// seals the values of these columns. They are created only while the database has no check values; if two nodes start at once
 /// with secrets of their own, one is refused.
-pub async fn load_secrets(store: &Store, source: &SecretsSource) -> Result<Secrets> {
+pub async fn load_secrets(
+    store: &Store,
+    source: &SecretsSource,
+    columns: &[SealedColumnStatements],
+) -> Result<Secrets> {
     let db = store.system(Purpose::Startup);
-    let stored: Vec<(String, Vec<u8>)> = db.list(LIST_CHECKS, crate::args![]).await?;
+    let is_new = checks::list_checks(&db).await?.is_empty();
     let secrets = match source.load_secrets()? {
         Some(secrets) => secrets,
-        None if stored.is_empty() => source.create_file(&store.env().random)?,
+        None if is_new => source.create_file(&store.env().random)?,
         None => {
             let detail = "this database was set up with a secrets file that is not here; copy it from a node that runs, or from your backup";
             return Err(Error::internal(detail));
         }
     };
-    let checks = secrets.check_values();
-    db.write(async move |tx| {
-        for (name, value) in checks {
-            tx.exec(INSERT_CHECK, crate::args![name, value]).await?;
-        }
-        Ok(())
-    })
-    .await?;
-    let stored: Vec<(String, Vec<u8>)> = db.list(LIST_CHECKS, crate::args![]).await?;
-    match find_mismatch(&secrets, &stored) {
-        None => Ok(secrets),
-        Some(name) => {
-            let detail = format!(
-                "the secrets of this node are not those of the database ({name} differs); every node needs the same secrets file"
-            );
-            Err(Error::internal(detail))
-        }
-    }
+    checks::register_secrets(&db, &secrets, columns).await?;
+    Ok(secrets)
 }
 
-/// The name of the first secret whose check value differs from the database's.
-pub fn find_mismatch(secrets: &Secrets, stored: &[(String, Vec<u8>)]) -> Option<String> {
-    let differs = |(name, value): &(String, Vec<u8>)| {
-        stored.iter().any(|(stored_name, check)| stored_name == name && !constant_time_eq(check, value))
-    };
-    secrets.check_values().into_iter().find(differs).map(|(name, _)| name)
-}
-
-/// Whether this node could start, without changing anything: for `doctor`.
-pub async fn check_secrets(store: &Store, source: &SecretsSource) -> Result<()> {
-    let stored: Vec<(String, Vec<u8>)> = store.system(Purpose::Startup).list(LIST_CHECKS, crate::args![]).await?;
+/// Whether this node could start, without changing anything: for `doctor`. Returns its secrets, unless there are none yet.
+pub async fn check_secrets(
+    store: &Store,
+    source: &SecretsSource,
+    columns: &[SealedColumnStatements],
+) -> Result<Option<Secrets>> {
+    let db = store.system(Purpose::Startup);
     let Some(secrets) = source.load_secrets()? else {
         let missing = Error::internal(
             "the secrets file does not exist, and this store needs its own: copy it from where the store comes from",
         );
-        return if stored.is_empty() { Ok(()) } else { Err(missing) };
+        return if checks::list_checks(&db).await?.is_empty() { Ok(None) } else { Err(missing) };
     };
-    find_mismatch(&secrets, &stored).map_or(Ok(()), |name| {
-        Err(Error::internal(format!("{name} differs from the database's; use the secrets file of this store")))
-    })
+    match checks::find_problem(&db, &secrets, columns).await? {
+        None => Ok(Some(secrets)),
+        Some(SecretsProblem::Mismatch(name)) => {
+            Err(Error::internal(format!("{name} differs from the database's; use the secrets file of this store")))
+        }
+        Some(problem) => Err(problem.into()),
+    }
 }
 
 /// The names of notes in `service_notes`.

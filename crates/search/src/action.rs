@@ -25,7 +25,7 @@ pub const ACTIONS: &[Action] = &[Action {
     needs: &[Scope::SearchRead],
     example: || json!({"q": "${{ event.data.hostname }} -status:closed", "types": ["ticket"], "limit": 10}),
     check: |with| read_object::<SearchStepInput>(with).without_value(),
-    effect: ActionEffect::Lookup(Lookup { is_available: is_index_available, find: run_search_step }),
+    effect: ActionEffect::Lookup(Lookup { is_available: is_index_available, find: run_search_step, preview: None }),
 }];
 
 /// The input of a step: the parameters of the route, as fields.

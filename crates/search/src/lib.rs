@@ -97,7 +97,7 @@ impl SearchCounts {
             user: of(DocumentKind::User),
             organization: of(DocumentKind::Organization),
             ticket: of(DocumentKind::Ticket),
-            vm: 0,
+            vm: of(DocumentKind::Vm),
             workflow: of(DocumentKind::Workflow),
             software: of(DocumentKind::Software),
         }
@@ -112,6 +112,7 @@ pub fn visible_kinds(scopes: &Scopes) -> KindSet {
         DocumentKind::Device | DocumentKind::Software => scopes.has_scope(Scope::InventoryRead),
         DocumentKind::Ticket => scopes.has_scope(Scope::TicketsRead),
         DocumentKind::Workflow => scopes.has_scope(Scope::WorkflowsRead),
+        DocumentKind::Vm => scopes.has_scope(Scope::CloudRead),
     };
     DocumentKind::ALL.iter().copied().filter(may_see).collect()
 }

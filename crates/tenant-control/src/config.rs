@@ -1,6 +1,7 @@
 //! Settings: a flag, else its environment variable, else the TOML file, else the default. An unknown setting is refused,
 //! with the name that was probably meant.
 
+mod clouds;
 mod devices;
 mod store;
 mod workflows;
@@ -24,6 +25,8 @@ use search::service::SearchService;
 use webhooks::{events::reader::FeedReaders, sender};
 
 use crate::features::pages::{HealthMonitor, Library, StoreFlags};
+use backups::job_reports::{REPORT_DAYS_DEFAULT, REPORT_DAYS_MIN, ReportSettings};
+use clouds::CloudArgs;
 use devices::DeviceArgs;
 pub use store::StoreArgs;
 use workflows::WorkflowArgs;
@@ -34,6 +37,9 @@ pub const DATA_DIR: &str = "./data";
 pub const LISTEN: &str = "127.0.0.1:8080";
 /// Milliseconds for which a request for the feed waits, so that tests that call every route do not wait long.
 const NEWS_WAIT_VARIABLE: &str = "TENANT_CONTROL_TEST_NEWS_WAIT_MS";
+
+/// Requests a second to a cloud, so that tests with a stand-in of a cloud do not wait long.
+const CLOUD_REQUESTS_VARIABLE: &str = "TENANT_CONTROL_TEST_CLOUD_REQUESTS_PER_SECOND";
 
 /// The user who runs this through sudo, if any.
 pub fn sudo_user() -> Option<String> {
@@ -204,10 +210,16 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_DELIVERY_DAYS", default_value_t = 90,
           value_parser = clap::value_parser!(i64).range(1..=3650))]
     pub delivery_days: i64,
+    /// How long reports of backup jobs are kept; what is shown of them is kept apart
+    #[arg(long, value_name = "DAYS", env = "TENANT_CONTROL_BACKUP_REPORT_DAYS", default_value_t = REPORT_DAYS_DEFAULT,
+          value_parser = clap::value_parser!(i64).range(REPORT_DAYS_MIN..=3650))]
+    pub backup_report_days: i64,
     #[command(flatten)]
     pub workflow: WorkflowArgs,
     #[command(flatten)]
     pub device: DeviceArgs,
+    #[command(flatten)]
+    pub cloud: CloudArgs,
     /// Address for Prometheus to read /metrics from; off when not given
     #[arg(long, value_name = "ADDRESS", env = "TENANT_CONTROL_METRICS_LISTEN")]
     pub metrics_listen: Option<SocketAddr>,
@@ -243,6 +255,10 @@ impl ServeArgs {
         settings.outbound.hold = self.hold_outgoing;
         settings.set_feature_settings(self.workflow_settings());
         settings.set_feature_settings(self.device.device_settings());
+        settings.set_feature_settings(ReportSettings { kept_ms: self.backup_report_days * DAY_MS });
+        let mut clouds = self.cloud.cloud_settings(settings.outbound.clone())?;
+        clouds.requests_per_second = std::env::var(CLOUD_REQUESTS_VARIABLE).ok().and_then(|text| text.parse().ok());
+        settings.set_feature_settings(clouds);
         settings.set_feature_settings(SearchService::default());
         settings.set_feature_settings(ProviderCache::default());
         settings.set_feature_settings(HealthMonitor::default());

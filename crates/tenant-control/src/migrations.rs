@@ -35,6 +35,9 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0019_lane_wakes"
     "0020_matching"
     "0021_network_devices"
+    "0022_keyring"
+    "0023_clouds"
+    "0024_backup"
 };
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ fn document_info() -> Result<DocumentInfo> {
             ("Control plane", "API keys, webhook endpoints, organizations, users and the audit trail of a tenant."),
             ("Service workflows", "Tickets of the service desk, and workflows across the modules."),
             ("Search and reporting", "Full-text search; the device inventory as lists, files and figures."),
+            ("Cloud", "Credentials for clouds and what they may do; the machines there, and making new ones."),
+            ("Recovery", "The backup policy, and how the backups of each customer stand."),
             ("Session", "Signing on, who is calling, and signing out."),
             ("Schema", "This document."),
         ],

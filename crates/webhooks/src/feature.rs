@@ -23,5 +23,6 @@ pub const FEATURE: Feature = Feature {
     event_kinds: &[|| WEBHOOK_AUTO_DISABLED.describe(), || WEBHOOK_TEST.describe()],
     event_families: &[EventFamily { name: "webhook", scope: Scope::WebhooksRead }],
     followers: &[follow::store::SUBSCRIBERS],
+    sealed_columns: store::SEALED_COLUMNS,
     ..Feature::NEW
 };

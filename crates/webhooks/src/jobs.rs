@@ -4,7 +4,6 @@ use kernel::base::Result;
 use kernel::jobs::{ServerNode, lanes, tenants};
 use kernel::store::Purpose;
 
-use super::WEBHOOK_LANE;
 use super::deliveries::store;
 
 /// The count stops here: each node counts every few seconds, and more than this is a backlog anyway.
@@ -27,14 +26,9 @@ pub async fn clean_deliveries(node: &ServerNode, retention_ms: i64) -> Result<()
     .await
 }
 
-/// Updates the queue metrics: pending deliveries, counted up to [`WAITING_MAX`], and how long the oldest due lane has
-/// waited.
+/// Updates the gauge of pending deliveries.
 pub async fn measure_queue(node: &ServerNode) -> Result<()> {
     let waiting = store::count_waiting(&node.store.system(Purpose::Jobs), WAITING_MAX).await?;
     metrics::gauge!("webhook_queue_depth").set(f64::from(u32::try_from(waiting).unwrap_or(u32::MAX)));
-    let now = node.env.now();
-    let due = lanes::find_longest_due(&node.store, WEBHOOK_LANE, now).await?;
-    let late_ms = due.map_or(0, |due| now.as_millis() - due.as_millis());
-    metrics::gauge!("webhook_queue_lag_seconds").set(f64::from(u32::try_from(late_ms).unwrap_or(u32::MAX)) / 1_000.0);
     Ok(())
 }

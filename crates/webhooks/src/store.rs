@@ -13,6 +13,7 @@ use kernel::base::seal::{SealedCell, SealedColumn, SealedValue};
 use kernel::base::{Code, Error, HOUR_MS, Result, Secrets, StringEnum, Timestamp};
 use kernel::http::IfMatch;
 use kernel::jobs::lanes;
+use kernel::keyring::{RewrapStatements, SealedColumnStatements};
 use kernel::outbound::Target;
 use kernel::store::{Db, Select, SortDirection, Tx, Value, to_json};
 use serde_json::json;
@@ -74,6 +75,17 @@ kernel::statements! {
     END_OVERLAP = "DELETE FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2 AND number < $3";
     START_OVERLAP = "UPDATE webhook_secrets SET valid_until = $3 WHERE tenant_id = $1 AND webhook_id = $2";
     DELETE_SECRETS = "DELETE FROM webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2";
+    COUNT_SEALED_SECRETS = "SELECT substr(secret, 1, 5), COUNT(*) FROM webhook_secrets GROUP BY 1";
+    WALK_SEALED_SECRETS = "SELECT tenant_id, webhook_id, number, secret FROM webhook_secrets
+        WHERE (tenant_id, webhook_id, number) > ($1, $2, $3) ORDER BY tenant_id, webhook_id, number LIMIT $4";
+    REWRAP_SECRET = "UPDATE webhook_secrets SET secret = $5
+        WHERE tenant_id = $1 AND webhook_id = $2 AND number = $3 AND secret = $4";
+    /// Without deleted endpoints, whose headers are erased.
+    COUNT_SEALED_HEADERS = "SELECT substr(headers, 1, 5), COUNT(*) FROM webhooks WHERE length(headers) > 0 GROUP BY 1";
+    WALK_SEALED_HEADERS = "SELECT tenant_id, id, headers_version, headers FROM webhooks
+        WHERE (tenant_id, id, headers_version) > ($1, $2, $3) ORDER BY tenant_id, id, headers_version LIMIT $4";
+    REWRAP_HEADERS = "UPDATE webhooks SET headers = $5
+        WHERE tenant_id = $1 AND id = $2 AND headers_version = $3 AND headers = $4";
 }
 
 /// The JSON pointer of the headers in a body.
@@ -330,6 +342,19 @@ async fn add_secret(tx: &mut Tx, secrets: &Secrets, id: WebhookId, number: i64) 
 pub const SEALED_SECRETS: SealedColumn<Webhook> = SealedColumn::new("webhook_secrets");
 /// The tenant's headers, sealed; the version is the endpoint's when they were last written.
 pub const SEALED_HEADERS: SealedColumn<Webhook> = SealedColumn::new("webhooks");
+
+pub const SEALED_COLUMNS: &[SealedColumnStatements] = &[
+    SealedColumnStatements {
+        name: SEALED_SECRETS.name(),
+        count: COUNT_SEALED_SECRETS,
+        rewrap: Some(RewrapStatements { walk: WALK_SEALED_SECRETS, replace: REWRAP_SECRET }),
+    },
+    SealedColumnStatements {
+        name: SEALED_HEADERS.name(),
+        count: COUNT_SEALED_HEADERS,
+        rewrap: Some(RewrapStatements { walk: WALK_SEALED_HEADERS, replace: REWRAP_HEADERS }),
+    },
+];
 
 fn sealed_cell(tx: &Tx, column: &SealedColumn<Webhook>, id: WebhookId, version: i64) -> Result<SealedCell> {
     let tenant = tx.tenant_id().ok_or_else(|| Error::internal("an endpoint belongs to a tenant"))?;

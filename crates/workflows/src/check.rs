@@ -16,10 +16,10 @@ use serde_json::{Map, Value};
 
 use super::json_depth::{JSON_DEPTH_MAX, is_shallow};
 use super::pointer::join_pointer;
-use super::schedule::{CronSchedule, ScheduleField};
 use super::schema::InputSchema;
 use super::template::Template;
 use super::{DEFINITION_BYTES_MAX, Definition, EXPRESSIONS_MAX, Trigger, WorkflowStep, secrets};
+use feature_kit::schedule::{CronSchedule, ScheduleField};
 
 /// More errors than this only make the response large.
 const ERRORS_MAX: usize = 100;

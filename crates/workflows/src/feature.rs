@@ -36,6 +36,7 @@ pub const FEATURE: Feature = Feature {
     ],
     event_families: &[EventFamily { name: "workflow", scope: Scope::WorkflowsRead }],
     followers: &[follow::store::TRIGGERS],
+    sealed_columns: store::SEALED_COLUMNS,
     // The reference from workflows to organizations.
     referrers: &[Referrer { prefix: OrganizationId::PREFIX, what: "workflows", find: store::OF_ORGANIZATION }],
     ..Feature::NEW

@@ -4,7 +4,6 @@ use kernel::base::Result;
 use kernel::jobs::{ServerNode, lanes, tenants};
 use kernel::store::Purpose;
 
-use super::WORKFLOW_LANE;
 use super::retention::store;
 
 /// Queued runs are counted up to this number.
@@ -22,13 +21,9 @@ pub async fn clean_history(node: &ServerNode, retention_ms: i64) -> Result<()> {
     tenants::for_each_tenant("cleaning the runs", |after| store::find_tenant_after(&db, after), clean_tenant).await
 }
 
-/// Gauges for `/metrics`: the number of queued runs, and how long the first lane has been due.
+/// Updates the gauge of queued runs.
 pub async fn measure_queue(node: &ServerNode) -> Result<()> {
     let waiting = store::count_waiting_runs(&node.store.system(Purpose::Jobs), WAITING_MAX).await?;
     metrics::gauge!("workflow_queue_depth").set(f64::from(u32::try_from(waiting).unwrap_or(u32::MAX)));
-    let now = node.env.now();
-    let due = lanes::find_longest_due(&node.store, WORKFLOW_LANE, now).await?;
-    let late_ms = due.map_or(0, |due| now.as_millis() - due.as_millis());
-    metrics::gauge!("workflow_queue_lag_seconds").set(f64::from(u32::try_from(late_ms).unwrap_or(u32::MAX)) / 1_000.0);
     Ok(())
 }

@@ -32,7 +32,6 @@ pub mod routes;
 pub mod run_plan;
 pub mod runs;
 pub mod save_check;
-pub mod schedule;
 pub mod schema;
 pub mod secrets;
 pub mod store;

@@ -12,15 +12,16 @@ use kernel::base::{ActorRef, Code, Error, Result, Secrets, TenantId, Timestamp};
 use kernel::events::follow;
 use kernel::http::{IfMatch, PageBytes};
 use kernel::jobs::lanes;
+use kernel::keyring::{RewrapStatements, SealedColumnStatements};
 use kernel::store::{CursorKey, Db, Select, SortDirection, Tick, Tx, Value, references, to_json};
 use serde_json::json;
 
 use super::check::CompiledDefinition;
 use super::save_check::{CurrentWorkflow, WorkflowToSave};
-use super::schedule::CronSchedule;
 use super::secrets::{self, StepHeaders};
 use super::stored::{RevisionColumns, StoredRevision, StoredWorkflow, WorkflowRecordColumns};
 use super::{Definition, FOLLOWER, LANE_KEY, Trigger, WORKFLOW_LANE, WORKFLOWS_MAX, Workflow, WorkflowId};
+use feature_kit::schedule::CronSchedule;
 
 kernel::columns! {
     /// The columns of a new workflow.
@@ -82,10 +83,23 @@ kernel::statements! {
         ORDER BY pattern";
     INSERT_TRIGGER = "INSERT INTO workflow_triggers (tenant_id, pattern, workflow_id, after_sequence) VALUES ($1, $2, $3, $4)";
     DELETE_TRIGGERS = "DELETE FROM workflow_triggers WHERE tenant_id = $1 AND workflow_id = $2";
+    /// Without erased ones, of deleted workflows.
+    COUNT_SEALED_HEADERS = "SELECT substr(headers, 1, 5), COUNT(*) FROM workflow_revisions
+        WHERE length(headers) > 0 GROUP BY 1";
+    WALK_SEALED_HEADERS = "SELECT tenant_id, workflow_id, revision, headers FROM workflow_revisions
+        WHERE (tenant_id, workflow_id, revision) > ($1, $2, $3) ORDER BY tenant_id, workflow_id, revision LIMIT $4";
+    REWRAP_HEADERS = "UPDATE workflow_revisions SET headers = $5
+        WHERE tenant_id = $1 AND workflow_id = $2 AND revision = $3 AND headers = $4";
 }
 
 /// The header values of a revision; the sealed version is the revision's number.
 pub const SEALED_HEADERS: SealedColumn<Workflow> = SealedColumn::new("workflow_revisions.headers");
+
+pub const SEALED_COLUMNS: &[SealedColumnStatements] = &[SealedColumnStatements {
+    name: SEALED_HEADERS.name(),
+    count: COUNT_SEALED_HEADERS,
+    rewrap: Some(RewrapStatements { walk: WALK_SEALED_HEADERS, replace: REWRAP_HEADERS }),
+}];
 
 /// The sort key of a workflow in the list.
 pub type WorkflowSortKey = (Timestamp, WorkflowId);

@@ -67,6 +67,13 @@ impl Error {
         Error::invalid_fields(vec![FieldError { pointer: pointer.into(), code, detail: detail.into() }])
     }
 
+    /// One invalid field whose code is also that of the whole refusal.
+    pub fn invalid_as(code: Code, pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        let mut error = Error::invalid(pointer, code.name(), detail);
+        error.0.code = code;
+        error
+    }
+
     /// A target that the service must not connect to.
     pub fn target_not_allowed(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         Error::invalid(pointer, Code::TargetNotAllowed.name(), detail)

@@ -28,13 +28,19 @@ pub(super) fn is_hidden(c: char) -> bool {
     )
 }
 
+/// Whether a line of text must not have the character: a control character, the end of a line, or one that changes the
+/// direction of what follows.
+pub fn is_unfit_for_line(c: char) -> bool {
+    c.is_control() || is_direction_control(c) || is_line_break(c)
+}
+
 /// Whether the character changes the direction of the text after it, so that it reads as another text.
-pub(super) fn is_direction_control(c: char) -> bool {
+fn is_direction_control(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Whether the character ends a line or a paragraph.
-pub(super) fn is_line_break(c: char) -> bool {
+fn is_line_break(c: char) -> bool {
     matches!(c, '\u{2028}'..='\u{2029}')
 }
 

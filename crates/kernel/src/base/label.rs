@@ -1,6 +1,6 @@
 //! Human-readable names: 1 to 200 characters, trimmed, without control characters or invisible characters.
 
-use super::hidden::{find_hidden, is_direction_control, is_hidden, is_line_break};
+use super::hidden::{find_hidden, is_hidden, is_unfit_for_line};
 
 /// The longest name, in characters.
 pub const LABEL_CHARS_MAX: usize = 200;
@@ -29,7 +29,7 @@ impl Label {
         if text.is_empty() || text.chars().count() > LABEL_CHARS_MAX {
             return Err(format!("must be 1 to {LABEL_CHARS_MAX} characters after trimming"));
         }
-        if text.chars().any(|c| c.is_control() || is_direction_control(c) || is_line_break(c)) {
+        if text.chars().any(is_unfit_for_line) {
             return Err("must not contain control characters".to_owned());
         }
         if text.chars().all(|c| c.is_whitespace() || is_hidden(c)) {

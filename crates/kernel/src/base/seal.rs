@@ -1,6 +1,6 @@
 //! Seals values that must be read back: webhook secrets, header values, stored responses with secrets, cloud credentials.
 //!
-//! Each value has its own data key, wrapped by a key of the secrets file: changing that key re-wraps 32 bytes per value. The
+//! Each value has its own data key, wrapped by a key of the secrets file: changing that key rewraps 32 bytes per value. The
 //! tenant, column, record and version are authenticated with it, so a sealed value copied to another record does not open.
 //!
 //! Layout: format (1) · key id (4) · nonce (12) · wrapped data key (32 + 16) · nonce (12) · ciphertext (n + 16).
@@ -10,12 +10,14 @@ use std::marker::PhantomData;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
-use super::{Error, Id, Identified, RandomSource, Result, Secrets, TenantId};
+use super::{Error, Id, Identified, Keyring, RandomSource, Result, Secrets, TenantId};
 
 const FORMAT: u8 = 1;
+/// Where the key id ends.
+const ID_END: usize = 1 + 4;
 const TAG_LEN: usize = 16;
 const WRAPPED_LEN: usize = 32 + TAG_LEN;
-const HEADER_LEN: usize = 1 + 4 + NONCE_LEN + WRAPPED_LEN + NONCE_LEN;
+const HEADER_LEN: usize = ID_END + NONCE_LEN + WRAPPED_LEN + NONCE_LEN;
 
 /// The tenant, table, record and version that a value is sealed for. It opens with the same binding only.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +57,11 @@ impl<R: Identified> SealedColumn<R> {
     /// has its own.
     pub const fn new(name: &'static str) -> Self {
         SealedColumn { name, of: PhantomData }
+    }
+
+    /// The name that is bound into every value.
+    pub const fn name(&self) -> &'static str {
+        self.name
     }
 
     /// The cell of one value. The version prevents an older value from replacing a newer one.
@@ -107,36 +114,85 @@ impl fmt::Debug for SealedValue {
     }
 }
 
+/// The id of the key that wraps a value's data key, from the value or its first five bytes, by which statements count. None if
+/// it is not a sealed value.
+pub fn sealed_key_id(sealed: &[u8]) -> Option<u32> {
+    let (format, rest) = sealed.split_first()?;
+    rest.first_chunk::<4>().filter(|_| *format == FORMAT).map(|id| u32::from_be_bytes(*id))
+}
+
+/// A sealed value in its parts.
+struct SealedParts<'a> {
+    key_id: u32,
+    wrapped_key: &'a [u8],
+    ciphertext: &'a [u8],
+}
+
+impl<'a> SealedParts<'a> {
+    fn parse(sealed: &'a [u8]) -> Result<Self> {
+        let malformed = || Error::internal("a sealed value is malformed");
+        let key_id = sealed_key_id(sealed).filter(|_| sealed.len() >= HEADER_LEN + TAG_LEN).ok_or_else(malformed)?;
+        let (wrapped_key, ciphertext) = sealed[ID_END..].split_at(NONCE_LEN + WRAPPED_LEN);
+        Ok(SealedParts { key_id, wrapped_key, ciphertext })
+    }
+
+    fn unwrap_data_key(&self, keyring: &Keyring, binding: &[u8]) -> Result<Vec<u8>> {
+        let sealing_key = keyring.find_key(self.key_id).ok_or_else(|| {
+            Error::internal(format!("a value was sealed with key {}, which is not in the secrets file", self.key_id))
+        })?;
+        decrypt_bytes(&sealing_key.key, binding, self.wrapped_key)
+    }
+}
+
 impl Secrets {
-    /// Seals a value with the newest key.
+    /// Seals a value with the primary key.
     pub fn seal_value(&self, random: &RandomSource, binding: SealBinding<'_>, value: &[u8]) -> Result<Vec<u8>> {
-        let Some(sealing_key) = self.sealing_keys().last() else {
-            return Err(Error::internal("no sealing key"));
-        };
         let binding = binding.to_bytes();
         let data_key = random.secret_bytes::<32>();
-        let mut sealed = Vec::with_capacity(HEADER_LEN + value.len() + TAG_LEN);
-        sealed.push(FORMAT);
-        sealed.extend_from_slice(&sealing_key.id.to_be_bytes());
-        encrypt_bytes(&sealing_key.key, random, &binding, &data_key, &mut sealed)?;
+        let mut sealed = wrap_data_key(&self.keyring(), random, &binding, &data_key, value.len() + TAG_LEN)?;
         encrypt_bytes(&data_key, random, &binding, value, &mut sealed)?;
         Ok(sealed)
     }
 
     /// Opens a value that was sealed with the same binding.
     pub fn open_value(&self, binding: SealBinding<'_>, sealed: &[u8]) -> Result<Vec<u8>> {
-        if sealed.len() < HEADER_LEN + TAG_LEN || sealed[0] != FORMAT {
-            return Err(Error::internal("a sealed value is malformed"));
-        }
-        let binding = binding.to_bytes();
-        let (id, rest) = sealed[1..].split_at(4);
-        let (wrapped, value) = rest.split_at(NONCE_LEN + WRAPPED_LEN);
-        let sealing_key = self.sealing_keys().iter().find(|key| key.id.to_be_bytes() == *id);
-        let sealing_key = sealing_key
-            .ok_or_else(|| Error::internal("a value was sealed with a key that is not in the secrets file"))?;
-        let data_key = decrypt_bytes(&sealing_key.key, &binding, wrapped)?;
-        decrypt_bytes(&data_key, &binding, value)
+        let (parts, binding) = (SealedParts::parse(sealed)?, binding.to_bytes());
+        let data_key = parts.unwrap_data_key(&self.keyring(), &binding)?;
+        decrypt_bytes(&data_key, &binding, parts.ciphertext)
     }
+
+    /// Wraps the data key of a value with the primary key; the ciphertext stays. `None` if the primary wraps it already.
+    pub fn rewrap_value(
+        &self,
+        random: &RandomSource,
+        binding: SealBinding<'_>,
+        sealed: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        let (parts, keyring, binding) = (SealedParts::parse(sealed)?, self.keyring(), binding.to_bytes());
+        if parts.key_id == keyring.primary_id() {
+            return Ok(None);
+        }
+        let data_key = parts.unwrap_data_key(&keyring, &binding)?;
+        let mut rewrapped = wrap_data_key(&keyring, random, &binding, &data_key, parts.ciphertext.len())?;
+        rewrapped.extend_from_slice(parts.ciphertext);
+        Ok(Some(rewrapped))
+    }
+}
+
+/// The beginning of a sealed value, up to its ciphertext.
+fn wrap_data_key(
+    keyring: &Keyring,
+    random: &RandomSource,
+    binding: &[u8],
+    data_key: &[u8],
+    ciphertext_len: usize,
+) -> Result<Vec<u8>> {
+    let primary = keyring.sealing_key()?;
+    let mut sealed = Vec::with_capacity(HEADER_LEN + ciphertext_len);
+    sealed.push(FORMAT);
+    sealed.extend_from_slice(&primary.id.to_be_bytes());
+    encrypt_bytes(&primary.key, random, binding, data_key, &mut sealed)?;
+    Ok(sealed)
 }
 
 pub(super) fn encrypt_bytes(
@@ -176,7 +232,7 @@ mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD as BASE64;
 
-    use super::super::Env;
+    use super::super::{Env, KeyringChange};
     use super::*;
 
     const BINDING: SealBinding<'_> = SealBinding { tenant: "ten_a", table: "webhooks", record: "wh_a", version: 1 };
@@ -240,9 +296,37 @@ mod tests {
         let lamp = "lmp_01jd8z6v2mfkpb7h3q9xw5t4rb".parse().unwrap();
         let (secrets, cell) = (secrets.unwrap(), WIRING.cell_for(tenant, lamp, 3));
         assert_eq!(cell.open(&secrets, &sealed).unwrap(), b"red and blue");
-        // New values have the same layout and use the newest key.
+        // New values have the same layout and use the primary key, which is the last where the file names none.
         let today = cell.seal(&secrets, &RandomSource::System, b"red and blue").unwrap();
         assert_eq!((today.0.len(), &today.0[..5]), (sealed.0.len(), &[FORMAT, 0, 0, 0, 8][..]));
+    }
+
+    #[test]
+    fn a_rewrapped_value_needs_the_new_key_alone_and_opens_only_in_its_own_place() {
+        let random = RandomSource::System;
+        let text = Secrets::generate_text(&random).unwrap();
+        let change = |text: &str, change| Secrets::change_text(text, change, &random).unwrap();
+        let both = change(&change(&text, KeyringChange::AddKey(2)), KeyringChange::SetPrimary(2));
+        let [old, both, new] =
+            [&text, &both, &change(&both, KeyringChange::RemoveKey(1))].map(|text| Secrets::parse(text).unwrap());
+        let sealed = old.seal_value(&random, BINDING, b"whsec_x").unwrap();
+        assert_eq!(sealed_key_id(&sealed), Some(1));
+        assert!(new.open_value(BINDING, &sealed).is_err());
+        for elsewhere in [SealBinding { tenant: "ten_b", ..BINDING }, SealBinding { version: 2, ..BINDING }] {
+            assert!(both.rewrap_value(&random, elsewhere, &sealed).is_err(), "what was moved is not made good");
+        }
+        assert!(new.rewrap_value(&random, BINDING, &sealed).is_err(), "a lost key");
+        let rewrapped = both.rewrap_value(&random, BINDING, &sealed).unwrap().unwrap();
+        assert_eq!((rewrapped.len(), sealed_key_id(&rewrapped)), (sealed.len(), Some(2)));
+        assert_eq!(rewrapped[HEADER_LEN..], sealed[HEADER_LEN..], "the ciphertext stays");
+        assert_eq!(new.open_value(BINDING, &rewrapped).unwrap(), b"whsec_x");
+        assert!(old.open_value(BINDING, &rewrapped).is_err());
+        assert!(new.open_value(SealBinding { record: "wh_b", ..BINDING }, &rewrapped).is_err());
+        assert_eq!(both.rewrap_value(&random, BINDING, &rewrapped).unwrap(), None, "it is done");
+        for broken in [&sealed[..HEADER_LEN], &[], &[FORMAT, 0, 0, 0], &[9, 0, 0, 0, 1]] {
+            assert!(both.rewrap_value(&random, BINDING, broken).is_err());
+        }
+        assert_eq!((sealed_key_id(&[]), sealed_key_id(&[9, 0, 0, 0, 1])), (None, None));
     }
 
     #[test]

@@ -136,6 +136,12 @@ impl BodyField<'_> {
         None
     }
 
+    /// Reports a member of the value, which is an object.
+    pub fn report_member(&mut self, name: &str, code: &'static str, detail: impl Into<String>) {
+        let pointer = format!("{}/{}", self.pointer, escape_pointer(name));
+        self.findings.errors.push(FieldError { pointer, code, detail: detail.into() });
+    }
+
     /// A string without U+0000, which PostgreSQL cannot store.
     pub fn read_string(&mut self) -> Option<String> {
         match self.value.take() {

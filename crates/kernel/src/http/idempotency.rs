@@ -120,6 +120,16 @@ impl Idempotency {
         .await
     }
 
+    /// Whether an answer is stored for the key, so that the request will be replayed or refused. For a handler whose work
+    /// outside the transaction is not to be repeated.
+    pub async fn has_answer(&self, caller: &Caller, db: &Db) -> Result<bool> {
+        let Some(key) = self.parse_key()? else { return Ok(false) };
+        let now = db.env().now();
+        let stored: Option<StoredAnswerRow> =
+            db.find(FIND, crate::args![caller.actor_id(), self.route, key, now]).await?;
+        Ok(stored.is_some())
+    }
+
     /// Checks the header's syntax. For PUT and DELETE, which accept a key but need none, because they are idempotent.
     pub fn check_key(&self) -> Result<()> {
         self.parse_key().map(drop)

@@ -56,6 +56,11 @@ impl PageRequest {
         self.cursor.is_some()
     }
 
+    /// Whether another filter than this one is given.
+    pub fn has_filters_beside(&self, name: &str) -> bool {
+        self.filters.iter().any(|(filter, _)| *filter != name)
+    }
+
     /// One row more than the page, to find out whether there is a next page.
     pub fn fetch_limit(&self) -> usize {
         self.limit + 1

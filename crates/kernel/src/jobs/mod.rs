@@ -1,7 +1,8 @@
-//! The work that the service does on its own: saving last uses, exchanging rate counts, deleting expired rows; and the lanes
-//! by which nodes share work that only one of them may do, with their dispatcher.
+//! The work that the service does on its own: saving last uses, exchanging rate counts, deleting expired rows, keeping the
+//! sealing keys; and the lanes by which nodes share work that only one of them may do, with their dispatcher.
 
 pub mod dispatch;
+mod keyring;
 pub mod lanes;
 mod node;
 pub mod steps;
@@ -18,6 +19,7 @@ use crate::base::{DAY_MS, MINUTE_MS, Result, Timestamp};
 use crate::http::{App, HttpSettings};
 use crate::store::{CLOCK_SKEW_MAX_MS, DatabaseEngine, Purpose};
 
+pub use keyring::{announce_keys, forget_keys, keep_keyring};
 pub use node::ServerNode;
 pub use supervisor::supervise_task;
 

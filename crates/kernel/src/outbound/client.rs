@@ -204,11 +204,12 @@ impl RequestAttempt {
     }
 
     fn into_failure(mut self, cause: FailureCause) -> Failure {
-        let address =
-            self.find_connection().map(|connection| connection.address).or(self.progress.lock_state().address);
+        let connection = self.find_connection();
+        let was_connected = connection.is_some();
+        let address = connection.map(|connection| connection.address).or(self.progress.lock_state().address);
         let (FailureCause { kind, detail }, timings) = (cause, self.collect_timings());
         let (headers, body) = (take(&mut self.headers), take(&mut self.body));
-        Failure { kind, detail, address, status: self.status, headers, body, timings }
+        Failure { kind, detail, was_connected, address, status: self.status, headers, body, timings }
     }
 
     /// The connection of the request, once it has one.

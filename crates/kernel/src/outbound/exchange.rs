@@ -42,6 +42,8 @@ pub struct OutboundResponse {
 pub struct Failure {
     pub kind: FailureKind,
     pub detail: String,
+    /// Whether the request had a connection: without one, nothing of it was sent.
+    pub was_connected: bool,
     /// The address of the server, if a connection was tried.
     pub address: Option<SocketAddr>,
     /// The status, if the head of the response arrived.

@@ -21,8 +21,9 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 pub use store::{
-    OrganizationUpdate, STATEMENTS, clamp_future_timestamps, create_named_organization, create_organization,
-    delete_organization, find_by_slug, fold_name, list_organizations, update_organization,
+    NamedOrganization, OrganizationUpdate, STATEMENTS, clamp_future_timestamps, create_named_organization,
+    create_organization, delete_organization, find_by_slug, find_by_slugs, find_slug, fold_name, list_by_slugs,
+    list_organizations, update_organization,
 };
 
 pub const ORGANIZATION_CREATED: EventKind<Organization> =

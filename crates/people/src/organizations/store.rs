@@ -1,6 +1,6 @@
 //! SQL of organizations: reading one, and every change. Lists are in `find`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use feature_kit::registry;
 use kernel::args;
@@ -9,7 +9,7 @@ use kernel::base::{Code, Error, Label, RecordId, Result, Timestamp, check_slug};
 use kernel::events;
 use kernel::http::IfMatch;
 use kernel::store::references;
-use kernel::store::{ChangeKey, Db, FromRow, Row, Tick, Tx, Value, to_json};
+use kernel::store::{ChangeKey, Db, FromRow, Row, Select, Tick, Tx, Value, to_json};
 use serde_json::json;
 
 use super::input::OrganizationInput;
@@ -34,6 +34,9 @@ kernel::statements! {
     COUNT = "SELECT COUNT(*) FROM organizations WHERE tenant_id = $1";
     WITH_SLUG = "SELECT id FROM organizations WHERE tenant_id = $1 AND slug = $2";
     SLUGS = "SELECT slug FROM organizations WHERE tenant_id = $1 AND slug >= $2 AND slug < $3 ORDER BY slug LIMIT $4";
+    /// The list adds the slugs.
+    BY_SLUGS = "SELECT slug, id, archived FROM organizations WHERE tenant_id = $1";
+    FIND_SLUG = "SELECT slug FROM organizations WHERE tenant_id = $1 AND id = $2";
     INSERT = OrganizationColumns::INSERT;
     UPDATE = OrganizationColumns::UPDATE;
     DELETE = "DELETE FROM organizations WHERE tenant_id = $1 AND id = $2";
@@ -87,6 +90,36 @@ pub async fn get_organization(db: &Db, id: OrganizationId) -> Result<Organizatio
 pub async fn find_by_slug(db: &Db, slug: &str) -> Result<Option<Organization>> {
     let found: Option<StoredOrganization> = db.find(FIND_BY_SLUG, args![slug]).await?;
     Ok(found.map(|stored| stored.organization))
+}
+
+/// An organization that something names by its slug.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedOrganization {
+    pub id: OrganizationId,
+    pub is_archived: bool,
+}
+
+/// The organizations with these slugs, by slug.
+pub async fn find_by_slugs(tx: &mut Tx, slugs: &[&str]) -> Result<HashMap<String, NamedOrganization>> {
+    Ok(to_named(tx.select(&select_by_slugs(slugs)).await?))
+}
+
+/// Like [`find_by_slugs`], outside any transaction.
+pub async fn list_by_slugs(db: &Db, slugs: &[&str]) -> Result<HashMap<String, NamedOrganization>> {
+    Ok(to_named(db.select(&select_by_slugs(slugs)).await?))
+}
+
+fn select_by_slugs(slugs: &[&str]) -> Select {
+    Select::new(BY_SLUGS).where_in("slug", slugs.iter().copied()).limit(slugs.len())
+}
+
+fn to_named(rows: Vec<(String, OrganizationId, bool)>) -> HashMap<String, NamedOrganization> {
+    rows.into_iter().map(|(slug, id, is_archived)| (slug, NamedOrganization { id, is_archived })).collect()
+}
+
+/// The slug of an organization.
+pub async fn find_slug(tx: &mut Tx, id: OrganizationId) -> Result<Option<String>> {
+    tx.find(FIND_SLUG, args![id]).await
 }
 
 /// All organizations of the tenant, archived ones included, by slug.

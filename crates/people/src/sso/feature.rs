@@ -3,7 +3,7 @@
 use feature_kit::Feature;
 use kernel::jobs::Retention;
 
-use super::{CLEAN_FLOWS, CLEAN_USED_STATES, FLOW_MS, SSO_NOT_AVAILABLE, STATEMENTS, routes, update};
+use super::{CLEAN_FLOWS, CLEAN_USED_STATES, FLOW_MS, SEALED_COLUMNS, SSO_NOT_AVAILABLE, STATEMENTS, routes, update};
 use crate::identity_providers;
 
 pub const FEATURE: Feature = Feature {
@@ -17,5 +17,6 @@ pub const FEATURE: Feature = Feature {
         // A sign-on begun by a node of an earlier release, as long as its table exists.
         Retention { sql: CLEAN_FLOWS, before: |_, now| now },
     ],
+    sealed_columns: SEALED_COLUMNS,
     ..Feature::NEW
 };

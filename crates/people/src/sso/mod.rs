@@ -33,8 +33,8 @@ pub use rules::{
 };
 pub use sign_out::sign_out_url;
 pub use store::{
-    CLEAN_FLOWS, CLEAN_USED_STATES, STATEMENTS, add_provider, disable_provider, find_domain, list_providers,
-    list_vouched_elsewhere, release_domain, verify_domain,
+    CLEAN_FLOWS, CLEAN_USED_STATES, SEALED_COLUMNS, STATEMENTS, add_provider, disable_provider, find_domain,
+    list_providers, list_vouched_elsewhere, release_domain, verify_domain,
 };
 pub use update::store::update_provider;
 

@@ -6,6 +6,7 @@ use kernel::audit::{self, AuditChanges, NewAuditEntry};
 use kernel::auth::{ProviderSession, Role, SignInToken, start_session};
 use kernel::base::seal::{SealedCell, SealedColumn, SealedValue};
 use kernel::base::{Code, Error, OnDuplicate, Result, Secrets, TenantId, Timestamp};
+use kernel::keyring::{RewrapStatements, SealedColumnStatements};
 use kernel::store::{Db, FromRow, Row, Tx};
 use serde_json::{Value, json};
 
@@ -76,11 +77,23 @@ kernel::statements! {
     /// Only older versions write this table.
     CLEAN_FLOWS = "DELETE FROM sso_flows WHERE state_hash IN
         (SELECT state_hash FROM sso_flows WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
+    COUNT_CLIENT_SECRETS = "SELECT substr(client_secret, 1, 5), COUNT(*) FROM sso_providers GROUP BY 1";
+    /// Every secret is sealed for version 1.
+    WALK_CLIENT_SECRETS = "SELECT tenant_id, id, CAST(1 AS BIGINT), client_secret FROM sso_providers
+        WHERE (tenant_id, id, CAST(1 AS BIGINT)) > ($1, $2, $3) ORDER BY tenant_id, id LIMIT $4";
+    REWRAP_CLIENT_SECRET = "UPDATE sso_providers SET client_secret = $5
+        WHERE tenant_id = $1 AND id = $2 AND CAST($3 AS BIGINT) = 1 AND client_secret = $4";
 }
 
 /// The client secret. It is always sealed for version 1, because only the current secret is stored.
 const CLIENT_SECRET: SealedColumn<IdentityProvider> = SealedColumn::new("sso_providers.client_secret");
 const SECRET_VERSION: i64 = 1;
+
+pub const SEALED_COLUMNS: &[SealedColumnStatements] = &[SealedColumnStatements {
+    name: CLIENT_SECRET.name(),
+    count: COUNT_CLIENT_SECRETS,
+    rewrap: Some(RewrapStatements { walk: WALK_CLIENT_SECRETS, replace: REWRAP_CLIENT_SECRET }),
+}];
 
 pub fn secret_cell(tenant: TenantId, id: ProviderId) -> SealedCell {
     CLIENT_SECRET.cell_for(tenant, id, SECRET_VERSION)

@@ -24,18 +24,19 @@ const LINE_BYTES_MAX: usize = 512;
 const EXACT_BYTES_MAX: usize = 800;
 
 kernel::string_enum! {
-    /// What a search finds.
+    /// What a search finds. The order must not change: existing indexes contain the numbers.
     #[schema(as = SearchKind)]
     pub enum DocumentKind {
         Device "device", User "user", Organization "organization", Ticket "ticket", Workflow "workflow",
-        Software "software",
+        Software "software", Vm "vm",
     }
 }
 
 pub const KIND_COUNT: usize = DocumentKind::ALL.len();
 
 /// Machines, people and customers: what people type the names of. Among equals they rank before what mentions them.
-pub const NAMED_KINDS: [DocumentKind; 3] = [DocumentKind::Device, DocumentKind::User, DocumentKind::Organization];
+pub const NAMED_KINDS: [DocumentKind; 4] =
+    [DocumentKind::Device, DocumentKind::User, DocumentKind::Organization, DocumentKind::Vm];
 
 /// A set of kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,16 +74,13 @@ impl FromIterator<DocumentKind> for KindSet {
 pub fn kinds_with_field(field: QueryField) -> KindSet {
     let kinds: &[DocumentKind] = match field {
         QueryField::Type | QueryField::Status | QueryField::Org => DocumentKind::ALL,
-        QueryField::Os
-        | QueryField::Serial
-        | QueryField::Mac
-        | QueryField::Ip
-        | QueryField::Host
-        | QueryField::Platform
-        | QueryField::Model => &[DocumentKind::Device],
+        QueryField::Os | QueryField::Serial | QueryField::Mac | QueryField::Platform | QueryField::Model => {
+            &[DocumentKind::Device]
+        }
+        QueryField::Ip | QueryField::Host => &[DocumentKind::Device, DocumentKind::Vm],
         // The assignee's name is looked up among users; tickets have the user's id.
         QueryField::Email | QueryField::Assignee => &[DocumentKind::User, DocumentKind::Ticket],
-        QueryField::Tag => &[DocumentKind::Device, DocumentKind::Ticket, DocumentKind::Organization],
+        QueryField::Tag => &[DocumentKind::Device, DocumentKind::Ticket, DocumentKind::Organization, DocumentKind::Vm],
         QueryField::Priority | QueryField::Number => &[DocumentKind::Ticket],
     };
     kinds.iter().copied().collect()
@@ -112,6 +110,7 @@ impl DocumentKind {
             DocumentKind::Ticket => format!("/api/psa/tickets?id={id}"),
             DocumentKind::Workflow => format!("/api/psa/workflows/trigger?id={id}"),
             DocumentKind::Software => software_url(id),
+            DocumentKind::Vm => format!("/api/cloud/vms?id={id}"),
         }
     }
 }
@@ -282,7 +281,7 @@ mod tests {
             assert!(TYPES.contains(&kind.as_str()), "{kind:?}");
             assert_eq!(DocumentKind::parse(kind.as_str()), Some(*kind));
         }
-        assert_eq!(DocumentKind::parse("vm"), None);
+        assert_eq!(DocumentKind::parse("vms"), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The row of each kind as it is read for the index, and its document.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use fleet::devices::{self, Nic};
@@ -324,6 +325,54 @@ impl IndexedSoftware {
         document.set_heading(&self.label, "");
         document.add_name("name", Some(&self.label));
         document.add_identity(IdentitySort::Name, Some(&self.label));
+        document
+    }
+}
+
+/// A machine in a cloud.
+pub struct IndexedVm {
+    pub tenant: TenantId,
+    pub id: String,
+    pub name: String,
+    pub external_id: Option<String>,
+    pub region: String,
+    pub size: String,
+    pub state: String,
+    pub organization_id: Option<String>,
+    pub public_ips: Vec<String>,
+    pub private_ips: Vec<String>,
+    pub tags: BTreeMap<String, String>,
+    pub is_deleted: bool,
+    pub updated_at: Timestamp,
+}
+
+impl IndexedVm {
+    pub fn to_document(&self) -> SearchDocument {
+        let mut document = SearchDocument::new(DocumentKind::Vm, self.tenant, &self.id, self.updated_at);
+        document.organization_id.clone_from(&self.organization_id);
+        let address = self.public_ips.first().or(self.private_ips.first()).map(String::as_str);
+        let parts = [Some(self.state.as_str()), Some(self.size.as_str()), Some(self.region.as_str()), address];
+        document.set_heading(&self.name, &join_parts(&parts));
+        document.is_live = !matches!(self.state.as_str(), "terminated" | "failed");
+        document.add_name("name", Some(&self.name));
+        document.add_name("external_id", self.external_id.as_deref());
+        document.add_body("region", Some(&self.region));
+        document.add_body("size", Some(&self.size));
+        document.add_exact(QueryField::Status, Some(&self.state));
+        document.add_exact(QueryField::Host, Some(&self.name));
+        for ip in self.public_ips.iter().chain(&self.private_ips).take(ADDRESSES_MAX) {
+            document.add_exact(QueryField::Ip, Some(ip));
+            document.add_body("ips", Some(ip));
+            document.add_identity(IdentitySort::Name, Some(ip));
+        }
+        let is_own = |key: &str| !key.starts_with("tenant-control:") && key != "Name";
+        for (key, value) in self.tags.iter().filter(|(key, _)| is_own(key)) {
+            document.add_body("tags", Some(&format!("{key} {value}")));
+            document.add_exact(QueryField::Tag, Some(key));
+            document.add_exact(QueryField::Tag, Some(&format!("{key}:{value}")));
+        }
+        document.add_identity(IdentitySort::Name, Some(&self.name));
+        document.add_identity(IdentitySort::Code, self.external_id.as_deref());
         document
     }
 }

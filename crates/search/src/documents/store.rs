@@ -12,7 +12,9 @@ use kernel::base::{Error, Result, TenantId};
 use kernel::store::{Db, FromRow, Param, Row, Select, Value};
 use serde::de::DeserializeOwned;
 
-use super::rules::{IndexedDevice, IndexedOrganization, IndexedSoftware, IndexedTicket, IndexedUser, IndexedWorkflow};
+use super::rules::{
+    IndexedDevice, IndexedOrganization, IndexedSoftware, IndexedTicket, IndexedUser, IndexedVm, IndexedWorkflow,
+};
 use super::{DocumentKind, SearchDocument};
 
 kernel::columns! {
@@ -55,6 +57,13 @@ kernel::columns! {
 }
 
 kernel::columns! {
+    struct IndexedVmColumns {
+        tenant_id, id, name, external_id, region, size_id, state, organization_id, public_ips, private_ips, tags, deleted_at,
+        updated_at,
+    }
+}
+
+kernel::columns! {
     struct IndexedSoftwareColumns { tenant_id, value, label }
 }
 
@@ -63,6 +72,7 @@ const TICKETS: &str = kernel::sql!["SELECT ", IndexedTicketColumns::LIST, " FROM
 const USERS: &str = kernel::sql!["SELECT ", IndexedUserColumns::LIST, " FROM users WHERE "];
 const ORGANIZATIONS: &str = kernel::sql!["SELECT ", IndexedOrganizationColumns::LIST, " FROM organizations WHERE "];
 const WORKFLOWS: &str = kernel::sql!["SELECT ", IndexedWorkflowColumns::LIST, " FROM workflows w WHERE "];
+const VMS: &str = kernel::sql!["SELECT ", IndexedVmColumns::LIST, " FROM vms WHERE "];
 /// The counters over all organizations, which have one row for each name.
 const COUNTED: &str =
     kernel::sql!["organization_id = '", ALL_ORGANIZATIONS, "' AND dimension = '", SOFTWARE_DIMENSION, "'"];
@@ -82,12 +92,14 @@ kernel::statements! {
     LOOKUP_USER = kernel::sql![USERS, "tenant_id = $1 AND id = $2"];
     LOOKUP_ORGANIZATION = kernel::sql![ORGANIZATIONS, "tenant_id = $1 AND id = $2"];
     LOOKUP_WORKFLOW = kernel::sql![WORKFLOWS, "w.tenant_id = $1 AND w.id = $2"];
+    LOOKUP_VM = kernel::sql![VMS, "tenant_id = $1 AND id = $2"];
     LOOKUP_SOFTWARE = kernel::sql![INSTALLED, "value = $2"];
     WALK_DEVICES = kernel::sql![DEVICES, "(d.tenant_id, d.id) > ($1, $2) ORDER BY d.tenant_id, d.id LIMIT $3"];
     WALK_TICKETS = kernel::sql![TICKETS, "(tenant_id, id) > ($1, $2) ORDER BY tenant_id, id LIMIT $3"];
     WALK_USERS = kernel::sql![USERS, "(tenant_id, id) > ($1, $2) ORDER BY tenant_id, id LIMIT $3"];
     WALK_ORGANIZATIONS = kernel::sql![ORGANIZATIONS, "(tenant_id, id) > ($1, $2) ORDER BY tenant_id, id LIMIT $3"];
     WALK_WORKFLOWS = kernel::sql![WORKFLOWS, "(w.tenant_id, w.id) > ($1, $2) ORDER BY w.tenant_id, w.id LIMIT $3"];
+    WALK_VMS = kernel::sql![VMS, "(tenant_id, id) > ($1, $2) ORDER BY tenant_id, id LIMIT $3"];
     /// Walks one tenant, because the counters of all organizations lie between the software of two tenants.
     WALK_SOFTWARE = kernel::sql![INSTALLED, "value > $2 ORDER BY value LIMIT $3"];
     /// The next tenant that has any software, with one lookup for each tenant.
@@ -124,6 +136,7 @@ pub async fn read_documents(
         DocumentKind::Ticket => read_rows::<IndexedTicket>(system, ids).await,
         DocumentKind::Workflow => read_rows::<IndexedWorkflow>(system, ids).await,
         DocumentKind::Software => read_rows::<IndexedSoftware>(system, ids).await,
+        DocumentKind::Vm => read_rows::<IndexedVm>(system, ids).await,
     }
 }
 
@@ -142,6 +155,7 @@ pub async fn walk_documents(
         (DocumentKind::Ticket, after) => walk_rows::<IndexedTicket>(system, after, limit).await,
         (DocumentKind::Workflow, after) => walk_rows::<IndexedWorkflow>(system, after, limit).await,
         (DocumentKind::Software, after) => walk_software(system, after, limit).await,
+        (DocumentKind::Vm, after) => walk_rows::<IndexedVm>(system, after, limit).await,
     }
 }
 
@@ -344,6 +358,27 @@ impl FromRow for IndexedWorkflow {
     }
 }
 
+impl FromRow for IndexedVm {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: IndexedVmColumns<usize> = IndexedVmColumns::AT;
+        Ok(IndexedVm {
+            tenant: row.get(AT.tenant_id)?,
+            id: row.get(AT.id)?,
+            name: row.get(AT.name)?,
+            external_id: row.get(AT.external_id)?,
+            region: row.get(AT.region)?,
+            size: row.get(AT.size_id)?,
+            state: row.get(AT.state)?,
+            organization_id: row.get(AT.organization_id)?,
+            public_ips: parse_json_or_default(&row.get::<String>(AT.public_ips)?),
+            private_ips: parse_json_or_default(&row.get::<String>(AT.private_ips)?),
+            tags: parse_json_or_default(&row.get::<String>(AT.tags)?),
+            is_deleted: row.get::<Option<i64>>(AT.deleted_at)?.is_some(),
+            updated_at: row.get(AT.updated_at)?,
+        })
+    }
+}
+
 impl FromRow for IndexedSoftware {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: IndexedSoftwareColumns<usize> = IndexedSoftwareColumns::AT;
@@ -379,6 +414,7 @@ impl_indexed_record! {
     IndexedUser by id, LOOKUP_USER, WALK_USERS;
     IndexedOrganization by id, LOOKUP_ORGANIZATION, WALK_ORGANIZATIONS;
     IndexedWorkflow by id, LOOKUP_WORKFLOW, WALK_WORKFLOWS, is_deleted;
+    IndexedVm by id, LOOKUP_VM, WALK_VMS, is_deleted;
     IndexedSoftware by name, LOOKUP_SOFTWARE, WALK_SOFTWARE;
 }
 

@@ -82,6 +82,7 @@ fn kind_letter(kind: DocumentKind) -> char {
         DocumentKind::Ticket => 't',
         DocumentKind::Workflow => 'w',
         DocumentKind::Software => 's',
+        DocumentKind::Vm => 'v',
     }
 }
 

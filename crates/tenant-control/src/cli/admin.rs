@@ -1,5 +1,5 @@
-//! `admin tenant|organization|user|session|sso|sla|ingest-key|device|clock`: works on the store directly, beside a running
-//! server.
+//! `admin tenant|organization|user|session|sso|sla|ingest-key|device|clock|keyring`: works on the store directly, beside a
+//! running server.
 
 use clap::Subcommand;
 use kernel::auth::{Tenant, create_tenant, list_tenants};
@@ -13,6 +13,7 @@ use super::args::{CommonArgs, TenantArgs, open_tenant, parse_enum};
 use super::clock::{self, ClockCommand};
 use super::device::{self, DeviceCommand};
 use super::ingest_key::{self, IngestKeyCommand};
+use super::keyring::{self, KeyringCommand};
 use super::organization::{self, OrganizationCommand};
 use super::session::{self, SessionCommand};
 use super::sso::{self, SsoCommand};
@@ -48,6 +49,9 @@ pub enum AdminCommand {
     /// Clocks of tenants that a machine with a wrong time has moved ahead
     #[command(subcommand)]
     Clock(ClockCommand),
+    /// The keys of the secrets file that seal stored secrets
+    #[command(subcommand)]
+    Keyring(KeyringCommand),
 }
 
 #[derive(Subcommand)]
@@ -126,6 +130,7 @@ pub async fn run(command: AdminCommand) -> Result<()> {
         AdminCommand::IngestKey(command) => ingest_key::run(command).await,
         AdminCommand::Device(command) => device::run(command).await,
         AdminCommand::Clock(command) => clock::run(command).await,
+        AdminCommand::Keyring(command) => keyring::run(command).await,
     }
 }
 

@@ -32,7 +32,7 @@
 //! | `steps` | next_at | now, if beyond the longest duration of a run |
 //! | `devices` | created_at updated_at first_seen_at deleted_at | now at most |
 //! | `device_reports` | last_seen_at inventory_at check_at | now at most; whether the device is offline is checked again |
-//! | `organizations` `users` | created_at updated_at | now at most: readers of changes use it |
+//! | `organizations` `users` `vms` | created_at updated_at | now at most: readers of changes use it |
 //! | `lanes` | due_at not_before | now, if beyond the longest wait of a retry |
 //! | `lanes` | leased_until | the length of a lease from now at most |
 //! | `change_readers` | seen_at | stays: it is written again every few seconds |
@@ -58,9 +58,23 @@
 //! | `sso_domains` | created_at verified_at | stays: only shown; verification does not depend on the time |
 //! | `sla_targets` | updated_at | stays: only shown |
 //! | `ingest_keys` | created_at revoked_at | stays: only shown; revocation does not depend on the time |
+//! | `vms` | first_seen_at last_seen_at missing_since terminated_at deleted_at | stays: only shown, or when it leaves a list |
+//! | `vm_operations` | next_at | now, if beyond the longest wait |
+//! | `cloud_providers` | verify_at | likewise |
+//! | `cloud_regions` | sync_at | likewise |
+//! | `vm_operations` | accepted_at first_sent_at submitted_at created_at ended_at | stays: only shown, or how long an order may take |
+//! | `cloud_providers` | created_at updated_at deleted_at last_verified_at | stays: only shown |
+//! | `cloud_regions` | last_sync_at | stays: only shown |
+//! | `backup_devices` | known_since last_success_at verified_at next_at | now at most, and judged again |
+//! | `backup_postures` | next_at | now at most, and judged again |
+//! | `backup_runs` | started_at ended_at | now at most: they are counted by day |
+//! | `backup_runs` | received_at | stays: it is kept for longer |
+//! | `backup_configs` | created_at updated_at | stays: only shown |
 //! | `rate_usage` | window_start | stays: belongs to no tenant, and only the current minute is counted |
 //! | `schema_migrations` | applied_at | stays: belongs to no tenant |
 //! | `service_notes` | noted_at | stays: belongs to no tenant |
+//! | `keyring_nodes` | primary_since seen_at | stays: belongs to no tenant, and is written again every few seconds |
+//! | `secret_checks` | retired_at | stays: belongs to no tenant, and only whether it is set matters |
 //!
 //! A wait or an expiry that is wrong but within the longest valid one cannot be recognized as wrong, and stays.
 
@@ -154,6 +168,8 @@ pub async fn repair_clock(db: &Db, run_max_ms: i64) -> Result<ClockRepair> {
     let devices = devices::clamp_future_timestamps(db, now).await?;
     organizations::clamp_future_timestamps(db, now).await?;
     users::clamp_future_timestamps(db, now).await?;
+    cloud_fleet::repair::store::clamp_future_timestamps(db, now).await?;
+    backups::repair::store::clamp_future_timestamps(db, now).await?;
     let deliveries = webhooks::repair::store::clamp_future_timestamps(db, now).await?;
     let workflow_steps = workflows::repair::store::clamp_future_timestamps(db, now, run_max_ms).await?;
     let to = reset_clock(db).await?;

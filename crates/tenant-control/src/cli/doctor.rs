@@ -12,9 +12,11 @@ use people::sso::list_vouched_elsewhere;
 use search::health::check_index_health;
 use serde_json::json;
 
+use super::keyring::{KeyringReport, read_report};
 use super::output::Output;
 use super::store::open_existing;
 use crate::config::{OutboundArgs, StoreArgs};
+use crate::features;
 use crate::migrations::MIGRATIONS;
 
 #[derive(Args)]
@@ -64,11 +66,7 @@ async fn check_database(args: &StoreArgs, store: &Store) -> Vec<SelfCheckItem> {
             checks.push(check_search_index(args, store).await);
             checks.push(check_sign_on(args, store).await);
             checks.push(check_hold(args, store).await);
-            let secrets = kernel::startup::check_secrets(store, &args.secrets_source()).await;
-            checks.push(match secrets {
-                Ok(()) => SelfCheckItem::from_detail("secrets", "those of the database"),
-                Err(error) => failed_check("secrets", &error),
-            });
+            checks.extend(check_secrets(args, store).await);
         }
         Ok(pending) => checks.push(SelfCheckItem::from_problem(
             "schema",
@@ -95,6 +93,40 @@ async fn check_tenant_clocks(args: &StoreArgs, store: &Store) -> SelfCheckItem {
         "{}; a machine's time was wrong: set it right, then `{}`",
         stuck.join(", "),
         args.command_line("admin clock repair --tenant SLUG")
+    );
+    SelfCheckItem::from_problem(NAME, problem)
+}
+
+/// Checks that the secrets are those of the database, with every key that is in use, and shows how far a rotation of the
+/// sealing keys has come.
+async fn check_secrets(args: &StoreArgs, store: &Store) -> Vec<SelfCheckItem> {
+    let columns = &features::install().sealed_columns;
+    let secrets = match kernel::startup::check_secrets(store, &args.secrets_source(), columns).await {
+        Ok(secrets) => secrets,
+        Err(error) => return vec![failed_check("secrets", &error)],
+    };
+    let mut checks = vec![SelfCheckItem::from_detail("secrets", "those of the database")];
+    if let Some(secrets) = secrets {
+        match read_report(&store.system(Purpose::Cli), &secrets).await {
+            Ok(report) => {
+                checks.push(SelfCheckItem::from_detail("sealing keys", report.describe_rotation()));
+                checks.push(check_sealed_values(&report));
+            }
+            Err(error) => checks.push(failed_check("sealing keys", &error)),
+        }
+    }
+    checks
+}
+
+/// Reports values that nobody can use any more.
+fn check_sealed_values(report: &KeyringReport) -> SelfCheckItem {
+    const NAME: &str = "sealed values";
+    if report.unopened.is_empty() {
+        return SelfCheckItem::from_detail(NAME, "all open");
+    }
+    let problem = format!(
+        "{}; restore these rows from a backup, or have their tenants enter the secrets again",
+        report.describe_unopened().join("; ")
     );
     SelfCheckItem::from_problem(NAME, problem)
 }

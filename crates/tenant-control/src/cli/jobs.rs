@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kernel::jobs::{ServerNode, run_every};
 
-use crate::features::{api_keys, devices, pages, webhooks, workflows};
+use crate::features::{api_keys, devices, pages, posture, webhooks, workflows};
 
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
 const CLEAN_EVERY: Duration = Duration::from_mins(10);
@@ -20,6 +20,9 @@ pub async fn run(node: ServerNode, delivery_retention_ms: i64, run_retention_ms:
         }),
         run_every(&node, CHECK_EVERY, "checking silent devices", |node| async move {
             devices::clock::store::check_due_devices(&node, node.settings.feature_settings()).await
+        }),
+        run_every(&node, CHECK_EVERY, "judging backups", |node| async move {
+            posture::clock::store::judge_due_backups(&node).await
         }),
         run_every(&node, INDEX_EVERY, "indexing the software of devices", |node| async move {
             devices::software::store::index_tenants(&node).await

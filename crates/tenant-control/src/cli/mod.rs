@@ -8,6 +8,7 @@ mod device;
 mod doctor;
 mod ingest_key;
 mod jobs;
+mod keyring;
 mod log;
 mod metrics;
 mod organization;

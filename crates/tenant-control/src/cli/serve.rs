@@ -1,10 +1,12 @@
 //! `serve`: starts the server from its settings and runs it until it is stopped.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use cloud_fleet::worker::CloudWorker;
 use kernel::auth::{SIGNIN_LINK_MS, create_signin_link};
 use kernel::base::{Error, MINUTE_MS, Result, run_blocking};
 use kernel::http::{BaseUrl, Certificates, Listener, Server};
@@ -31,7 +33,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         Some(_) => None,
     };
     let store = store::open_to_serve(&args.store).await?;
-    let secrets = kernel::startup::load_secrets(&store, &args.store.secrets_source()).await?;
+    let secrets = store::load_secrets(&args.store, &store).await?;
     if let Some(address) = args.metrics_listen {
         let bound = metrics::start_metrics(address).await?;
         tracing::info!(%bound, "metrics are served");
@@ -44,6 +46,10 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let (router, _) = router::build_router(router::route_table(node.app()))?;
     kernel::jobs::clear_stale_leases(&node).await?;
     let jobs = tokio::spawn(kernel::jobs::run(node.clone(), &features::install().retention));
+    let columns = &features::install().sealed_columns;
+    let (source, host) = (args.store.secrets_source(), describe_host(bound));
+    kernel::jobs::announce_keys(&node, &host, columns).await?;
+    let keeping = tokio::spawn(kernel::jobs::keep_keyring(node.clone(), source, host, columns));
     let announcing = tokio::spawn(jobs::run(node.clone(), args.delivery_retention_ms(), args.workflow.history_ms()));
     let sender = WebhookSender::new(node.clone(), args.sender_settings());
     let (stopping_node, stopped) = (node.clone(), node.stopping.subscribe());
@@ -59,6 +65,13 @@ pub async fn run(args: ServeArgs) -> Result<()> {
         engine.clone().run(async move { drop(until_stopping(stopped).await) })
     });
     let running = tokio::spawn(running);
+    let worker = CloudWorker::new(node.clone());
+    let stopped = node.stopping.subscribe();
+    let syncing = supervise_task("working on clouds", stopped.clone(), move || {
+        let stopped = stopped.clone();
+        worker.clone().run(async move { drop(until_stopping(stopped).await) })
+    });
+    let syncing = tokio::spawn(syncing);
     let (index_node, folder) = (node.clone(), args.store.search_folder());
     let indexing = supervise_task("keeping the search index", node.stopping.subscribe(), move || {
         IndexSynchronizer::new(index_node.clone(), folder.clone(), index_node.settings.feature_settings()).run()
@@ -97,12 +110,13 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     Server::run(listener, router, node.settings.connection_limits(), stop).await;
 
     jobs.abort();
+    keeping.abort();
     announcing.abort();
     indexing.abort();
     // Attempts under way already had the time in which requests were finished; attempts whose outcome is not saved by
     // then are repeated by the next node that leases their lane.
     let had = stopped_at.get().map_or(Duration::ZERO, Instant::elapsed);
-    let ending = async { tokio::join!(sending, running) };
+    let ending = async { tokio::join!(sending, running, syncing) };
     let _ = tokio::time::timeout(SENDING_MAX.saturating_sub(had).max(SENDING_MIN), ending).await;
     save_and_close(&node).await;
     if broken.load(Ordering::Relaxed) {
@@ -127,6 +141,12 @@ async fn create_welcome(store: &Store, base_url: &BaseUrl, args: &ServeArgs) -> 
         args.store
             .command_line(&format!("admin session create --tenant {} --email {} --link", tenant.slug, user.email)),
     )))
+}
+
+/// This node as `admin keyring status` names it.
+fn describe_host(bound: SocketAddr) -> String {
+    let host = whoami::hostname().unwrap_or_else(|_| "a host without a name".to_owned());
+    format!("{host} ({bound})")
 }
 
 async fn until_stopping(mut stopping: Receiver<bool>) -> Result<(), RecvError> {
@@ -162,7 +182,7 @@ async fn announce_hold(node: &ServerNode) {
     let is_holding = node.outbound.is_holding();
     if is_holding {
         tracing::warn!(
-            "outgoing traffic is held (--hold-outgoing): webhooks and requests of workflows wait for a start without it"
+            "outgoing traffic is held (--hold-outgoing): webhooks, requests of workflows and work on clouds wait for a start without it"
         );
     }
     metrics::record_hold(is_holding);
@@ -185,6 +205,9 @@ async fn save_and_close(node: &ServerNode) {
     let finished = tokio::time::timeout(FINISH_MAX, async {
         if let Err(error) = kernel::jobs::save_last_uses(node).await {
             tracing::warn!(%error, "failed to save the last uses of credentials");
+        }
+        if let Err(error) = kernel::jobs::forget_keys(node).await {
+            tracing::warn!(%error, "failed to forget the sealing keys of this node");
         }
         node.store.close().await;
     });

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::output::{Output, print_warning};
 use crate::config::{self, StoreArgs};
+use crate::features;
 use crate::migrations::MIGRATIONS;
 
 /// Opens an existing store for a command and migrates it. While it waits for another process, it says so on stderr.
@@ -64,7 +65,7 @@ async fn connect(args: &StoreArgs) -> Result<Store> {
 
 /// The server's secrets, for a command that hashes or seals: with others, nobody could check or open it.
 pub async fn load_secrets(args: &StoreArgs, store: &Store) -> Result<Secrets> {
-    kernel::startup::load_secrets(store, &args.secrets_source()).await
+    kernel::startup::load_secrets(store, &args.secrets_source(), &features::install().sealed_columns).await
 }
 
 /// The operator's name for the audit trail: the user behind sudo, else the user of the operating system, by number if it has

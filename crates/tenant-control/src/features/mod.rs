@@ -6,9 +6,10 @@ pub mod openapi;
 pub mod pages;
 pub mod probes;
 
-use feature_kit::{EventFamily, Feature, Registry};
-use kernel::auth::Scope;
+use feature_kit::{Feature, Registry};
 
+pub use backups::{config, customer_aggregate, job_reports, posture};
+pub use cloud_fleet::{providers, vms};
 pub use fleet::{asset_inventory, devices, ingest_keys, inventory};
 pub use people::{api_keys, audit, organizations, session, sso, users};
 pub use {search, tickets, webhooks, workflows};
@@ -26,30 +27,23 @@ const FEATURES: &[&Feature] = &[
     &search::feature::FEATURE,
     &workflows::actions::FEATURE,
     &asset_inventory::feature::FEATURE,
+    &providers::feature::FEATURE,
+    &vms::feature::FEATURE,
+    &config::feature::FEATURE,
+    &job_reports::feature::FEATURE,
+    &customer_aggregate::feature::FEATURE,
     &sso::feature::FEATURE,
     &session::feature::FEATURE,
     &audit::feature::FEATURE,
     &organizations::feature::FEATURE,
     &users::feature::FEATURE,
-    &RESERVED,
     &pages::FEATURE,
     &probes::FEATURE,
 ];
 
-/// Families of events that have no feature yet. Subscribing to everything already takes their scopes, so that no endpoint is
-/// sent more than its owner may read when they come.
-const RESERVED: Feature = Feature {
-    name: "reserved",
-    event_families: &[
-        EventFamily { name: "cloud", scope: Scope::CloudRead },
-        EventFamily { name: "vm", scope: Scope::CloudRead },
-        EventFamily { name: "backup", scope: Scope::BackupRead },
-    ],
-    ..Feature::NEW
-};
-
 /// The order in which the contract lists families of events.
-const FAMILY_ORDER: &[&str] = &["ticket", "workflow", "device", "api_key", "organization", "user", "webhook", "custom"];
+const FAMILY_ORDER: &[&str] =
+    &["ticket", "workflow", "device", "cloud", "vm", "backup", "api_key", "organization", "user", "webhook", "custom"];
 
 /// Makes these the features of the program: before a store is opened and before routes are mounted.
 pub fn install() -> &'static Registry {

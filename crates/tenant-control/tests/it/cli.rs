@@ -8,6 +8,7 @@ mod doctor;
 mod hints;
 mod hold;
 mod ingest_keys;
+mod keyring;
 mod missing;
 mod operator;
 mod organizations;

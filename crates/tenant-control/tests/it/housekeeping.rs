@@ -7,6 +7,7 @@ use serde_json::json;
 use tenant_control::features;
 use tenant_control::features::users::find_user;
 
+use crate::support::clouds::{one_provider, open};
 use crate::support::people::{AUDIT, KEYS, SESSION};
 use crate::support::{Server, Tenancy, over_http};
 
@@ -43,6 +44,28 @@ over_http! {
         let acme = signed_in(&server, &acme).await;
         let left = server.get(AUDIT).cookie(&acme.admin).await.ok(200);
         assert_eq!(left["data"].as_array().unwrap().len(), 2, "the new user and session");
+    }
+
+    async fn deleted_providers_are_removed_after_the_last_of_their_machines(setup: Setup) {
+        let (server, clouds) = open(setup).await;
+        let (acme, stub) = (server.tenant("acme").await, &clouds.hetzner);
+        stub.add("acme", "made-elsewhere");
+        let deleted = server.connect(&acme, stub, "acme").await;
+        server.order(&acme, stub, &deleted).await;
+        server.cloud_work_for(MINUTE_MS).await;
+        let rows = async || {
+            let tables = ["SELECT COUNT(*) FROM cloud_providers", "SELECT COUNT(*) FROM vms", "SELECT COUNT(*) FROM vm_operations"];
+            [count(&server, tables[0]).await, count(&server, tables[1]).await, count(&server, tables[2]).await]
+        };
+        server.delete(format!("{}&force=true", one_provider(&deleted))).cookie(&acme.admin).await.is(204);
+        let kept = server.connect(&acme, stub, "acme").await;
+        server.advance(90 * DAY_MS);
+        clean(&server).await;
+        assert_eq!(rows().await, [2, 4, 1], "readers of changes may still ask");
+        server.advance(1);
+        clean(&server).await;
+        assert_eq!(rows().await, [1, 2, 0]);
+        assert_eq!(server.list_vms(&acme, &format!("provider_id={}", kept["id"].as_str().unwrap())).await.len(), 2);
     }
 
     async fn how_long_they_are_kept_is_a_setting(setup: Setup) {

@@ -15,13 +15,16 @@ use crate::organizations::{self, ORGANIZATIONS};
 use crate::support::people::{AUDIT, KEYS};
 use crate::support::search::{Indexed, SEARCH};
 use crate::support::stores::TestStore;
-use crate::support::{Server, over_http};
+use crate::support::{Server, Tenancy, over_http};
 use crate::tickets::{TICKETS, generous};
 use crate::users::USERS;
 use crate::webhooks::{DELIVERIES, EVENTS, WEBHOOKS, endpoint};
 use crate::workflows::{self, WORKFLOWS};
 
 use wrong::{is_arm, places, wrong_on_postgres, wrong_on_sqlite};
+
+const VMS: &str = "/api/cloud/vms";
+const POSTURES: &str = "/api/backup/customer-aggregate";
 
 /// Tables that have a row for each event, delivery, attempt, request or deed.
 const GROWING: &[&str] = &[
@@ -42,7 +45,11 @@ const GROWING: &[&str] = &[
     "device_software",
     "device_counts",
     "device_changes",
+    "backup_devices",
+    "backup_runs",
     "steps",
+    "vm_operations",
+    "vms",
     "workflow_revisions",
     "workflow_runs",
 ];
@@ -52,7 +59,12 @@ const BOUNDED: &[&str] = &[
     "api_key_secrets",
     "api_key_uses",
     "api_keys",
+    "backup_configs",
+    "backup_pending",
+    "backup_postures",
     "changes",
+    "cloud_providers",
+    "cloud_regions",
     "device_software_changes",
     "followers",
     "ingest_keys",
@@ -83,6 +95,20 @@ const ALLOWED: &[(&str, &str)] = &[
     ("WAITING", "counts what waits, from an index of that alone, off the threads that serve requests"),
     ("WALK_DEVICES", "reads all devices of all tenants for a new search index, some at a time along their key"),
     ("WALK_TICKETS", "the same of tickets"),
+    ("WALK_VMS", "the same of machines"),
+    ("COUNT_BY_STATE", "counts the machines of a tenant, off the threads that serve requests"),
+    ("COUNT_BY_PROVIDER", "the same by provider"),
+    ("COUNT_BY_REGION", "the same by region"),
+    ("COUNT_BY_SIZE", "the same by size"),
+    ("COUNT_BY_ORGANIZATION", "the same by organization"),
+    ("WALK_USER_DATA", "the same of sealed values of open orders"),
+    ("COUNT_USER_DATA", "a start, `doctor` and `admin keyring` count sealed values by key; of open orders"),
+    ("WALK_SEALED_HEADERS", "rewraps sealed values of all tenants, some at a time along their key"),
+    ("COUNT_SEALED_HEADERS", "a start, `doctor` and `admin keyring` count sealed values by key; some thousands"),
+    (
+        "COUNT_STORED_ANSWERS",
+        "the same of answers, by `doctor` and `admin keyring` alone, in a process of their own; those of a day",
+    ),
     (
         "LIST_VOUCHED_ELSEWHERE",
         "`doctor` alone reads it, in a process of its own; as many rows as people have linked accounts",
@@ -178,6 +204,27 @@ const INVENTORY_FILTERS: &[&str] = &[
 const INVENTORY_SORTS: &[&str] =
     &["hostname", "-hostname", "last_seen_at", "-last_seen_at", "updated_at", "-updated_at", "created_at"];
 
+/// Two machines of a new provider, whose id is returned.
+async fn add_machines(server: &Server, acme: &Tenancy) -> String {
+    let provider =
+        json!({"name": "Cloud", "kind": "hetzner", "credentials": {"token": "x".repeat(64)}, "regions": ["fsn1"]});
+    let provider = server.post("/api/cloud/providers").cookie(&acme.admin).json(&provider).await.ok(201);
+    for name in ["first", "second"] {
+        let order = json!({"provider_id": provider["id"], "name": name, "region": "fsn1", "size": "cx22", "image": "debian-12"});
+        server.post(VMS).cookie(&acme.admin).json(&order).await.is(202);
+    }
+    provider["id"].as_str().unwrap().to_owned()
+}
+
+/// A backup of one device that is known, so that its organization has reasons to show.
+async fn report_backup(server: &Server, acme: &Tenancy) {
+    let devices = server.get(format!("{INVENTORY}?limit=1")).cookie(&acme.admin).await.ok(200);
+    let report = json!({"external_id": "1", "device": devices["data"][0]["id"], "job": "nightly", "kind": "backup", "tool": "other",
+        "status": "failed", "target": "nas", "started_at": "2026-01-01T00:00:00Z", "ended_at": "2026-01-01T00:00:00Z"});
+    let key = server.ingest_key(acme).await;
+    server.post("/internal/ingest/backup").header("authorization", key.basic()).json(&report).await.is(201);
+}
+
 /// Asks every list in all ways that make its SQL another, and tells how it has asked.
 async fn ask_all(server: &Server) -> Vec<String> {
     let acme = server.tenant("acme").await;
@@ -212,6 +259,8 @@ async fn ask_all(server: &Server) -> Vec<String> {
     // More than are read at once, so that lists are walked.
     asset_inventory::bulk::load(server, &acme, 601, 10).await;
     asset_inventory::bulk::install(server, &acme).await;
+    let provider = add_machines(server, &acme).await;
+    report_backup(server, &acme).await;
     for name in ["First", "Second"] {
         organizations::make(server, &acme, &json!({"name": name, "external_id": name})).await;
     }
@@ -221,6 +270,7 @@ async fn ask_all(server: &Server) -> Vec<String> {
             targets.push(format!("{INVENTORY}?limit=1{filter}{more}"));
         }
     }
+    targets.extend(["limit=1", "limit=1&health=ok", "health=ok,unknown"].map(|query| format!("{POSTURES}?{query}")));
     targets.extend(INVENTORY_SORTS.iter().map(|sort| format!("{INVENTORY}?limit=1&sort={sort}")));
     for time in ["", "&since=2026-01-01T00:00:00Z&until=2026-12-31T00:00:00Z"] {
         targets.extend(combinations(&audit).iter().map(|query| format!("{AUDIT}?limit=1{query}{time}")));
@@ -244,7 +294,14 @@ async fn ask_all(server: &Server) -> Vec<String> {
         format!("{ORGANIZATIONS}?slug=first"),
         format!("{ORGANIZATIONS}?external_id=First"),
         format!("{ORGANIZATIONS}?limit=1&updated_since=2000-01-01T00:00:00Z"),
-        format!("{DELIVERIES}?status=succeeded,pending"),
+        "/api/cloud/providers?limit=1".to_owned(),
+        format!("{VMS}?limit=1"),
+        format!("{VMS}?limit=1&provider_id={provider}"),
+        format!("{VMS}?limit=1&provider_id={provider},prv_01jd8z6v2mfkpb7h3q9xw5t4ra"),
+        format!("{VMS}?limit=1&organization_id=org_01jd8z6v2mfkpb7h3q9xw5t4ra"),
+        format!("{VMS}?limit=1&state=provisioning&region=fsn1&tag=env&q=fir"),
+        format!("{VMS}?limit=1&updated_since=2000-01-01T00:00:00Z"),
+        format!("{DELIVERIES}?status=succeeded,pending&limit=8"),
         format!("{WEBHOOKS}?limit=1"),
         format!("{WORKFLOWS}?limit=1"),
         format!("{EVENTS}?view=feed&limit=1"),

@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 /// The crates of the product: every rule holds for all of them.
 pub const OURS: &[&str] = &[
     "crates/agent-reports/src",
+    "crates/backup-reports/src",
+    "crates/backups/src",
+    "crates/cloud-fleet/src",
+    "crates/clouds/src",
     "crates/expressions/src",
     "crates/feature-kit/src",
     "crates/fleet/src",
@@ -22,6 +26,8 @@ pub const OURS: &[&str] = &[
 ];
 /// Where features are: in a crate of their own, or with others in one.
 pub const FEATURES: &[&str] = &[
+    "crates/backups/src",
+    "crates/cloud-fleet/src",
     "crates/fleet/src",
     "crates/people/src",
     "crates/search/src",
@@ -31,7 +37,7 @@ pub const FEATURES: &[&str] = &[
     "crates/workflows/src",
 ];
 /// Crates that are one feature.
-const WHOLE: &[&str] = &["search", "tickets", "webhooks", "workflows"];
+const WHOLE: &[&str] = &["backups", "cloud-fleet", "search", "tickets", "webhooks", "workflows"];
 
 /// The feature that a file belongs to.
 fn feature_of(path: &str) -> Option<&str> {
@@ -148,8 +154,15 @@ fn the_kernel_knows_no_feature() {
 }
 
 /// From the top down: a folder of the kernel imports what stands in a later line than its own, and nothing else.
-const LAYERS: &[&[&str]] =
-    &[&["jobs", "startup"], &["http"], &["auth"], &["audit", "events", "outbound"], &["store"], &["base"]];
+const LAYERS: &[&[&str]] = &[
+    &["jobs", "startup"],
+    &["keyring"],
+    &["http"],
+    &["auth"],
+    &["audit", "events", "outbound"],
+    &["store"],
+    &["base"],
+];
 
 #[test]
 fn no_arrow_of_the_kernel_runs_up() {
@@ -247,6 +260,12 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
         "whose the session is that a browser had before, is what the read finds out",
     ),
     ("crates/kernel/src/auth/signin_links.rs", "SignIn", 1, "whose a sign-in link is, is what the read finds out"),
+    (
+        "crates/kernel/src/jobs/keyring.rs",
+        "Housekeeping",
+        5,
+        "which sealing keys a node has belongs to no tenant, and the values of all are rewrapped",
+    ),
     ("crates/kernel/src/jobs/lanes.rs", "Jobs", 6, "which lanes are due, of whichever tenant"),
     (
         "crates/kernel/src/jobs/mod.rs",
@@ -269,10 +288,13 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     (
         "crates/tenant-control/src/cli/doctor.rs",
         "Cli",
-        3,
-        "a clock that ran ahead may be any tenant's, the search index has the records of all, and any may sign on",
+        4,
+        "a clock that ran ahead may be any tenant's, the search index has the records of all, any may sign on, and any has \
+         sealed values",
     ),
+    ("crates/tenant-control/src/cli/keyring.rs", "Cli", 1, "a sealing key seals the values of all tenants"),
     ("crates/people/src/api_keys/jobs.rs", "Jobs", 1, "which keys expire soon, of whichever tenant"),
+    ("crates/backups/src/posture/clock/store.rs", "Jobs", 1, "whose backups must be judged, of whichever tenant"),
     ("crates/fleet/src/devices/clock/store.rs", "Jobs", 1, "which devices must be looked at, of whichever tenant"),
     ("crates/fleet/src/devices/software/store.rs", "Jobs", 1, "whose software waits to be indexed"),
     ("crates/search/src/synchronizer.rs", "Jobs", 1, "one index has the records of all tenants"),

@@ -3,7 +3,7 @@
 use feature_kit::{Action, ActionEffect, NullInput};
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
-use kernel::base::{Error, Result};
+use kernel::base::{Error, Result, Secrets};
 use kernel::http::{BodyFields, FromBody, IfMatch, read_object};
 use kernel::store::Tx;
 use kernel::store::references::RecordReference;
@@ -65,7 +65,12 @@ impl FromBody for TicketCommentInput {
     }
 }
 
-fn create_ticket<'t>(tx: &'t mut Tx, rights: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
+fn create_ticket<'t>(
+    tx: &'t mut Tx,
+    rights: &'t Rights,
+    _: &'t Secrets,
+    with: Map<String, Value>,
+) -> BoxFuture<'t, Result<Value>> {
     Box::pin(async move {
         let (new, references) = read_object::<NewTicket>(with).into_result()?;
         let creation = store::prepare_creation(tx, new, &references).await?;
@@ -73,7 +78,12 @@ fn create_ticket<'t>(tx: &'t mut Tx, rights: &'t Rights, with: Map<String, Value
     })
 }
 
-fn update_ticket<'t>(tx: &'t mut Tx, rights: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
+fn update_ticket<'t>(
+    tx: &'t mut Tx,
+    rights: &'t Rights,
+    _: &'t Secrets,
+    with: Map<String, Value>,
+) -> BoxFuture<'t, Result<Value>> {
     Box::pin(async move {
         let (TicketUpdateInput { ticket_id, fields }, references) =
             read_object::<TicketUpdateInput>(with).into_result()?;
@@ -81,7 +91,12 @@ fn update_ticket<'t>(tx: &'t mut Tx, rights: &'t Rights, with: Map<String, Value
     })
 }
 
-fn comment_on_ticket<'t>(tx: &'t mut Tx, rights: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
+fn comment_on_ticket<'t>(
+    tx: &'t mut Tx,
+    rights: &'t Rights,
+    _: &'t Secrets,
+    with: Map<String, Value>,
+) -> BoxFuture<'t, Result<Value>> {
     Box::pin(async move {
         let (TicketCommentInput { ticket_id, comment }, references) =
             read_object::<TicketCommentInput>(with).into_result()?;

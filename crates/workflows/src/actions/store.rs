@@ -3,7 +3,7 @@
 use feature_kit::{Action, ActionEffect};
 use futures_util::future::BoxFuture;
 use kernel::auth::Rights;
-use kernel::base::Result;
+use kernel::base::{Result, Secrets};
 use kernel::events;
 use kernel::http::read_object;
 use kernel::store::Tx;
@@ -51,7 +51,12 @@ pub const ACTIONS: &[Action] = &[
 ];
 
 /// The event is ordered by its run: subscribers that want order receive the events of a run in order.
-fn emit_event<'t>(tx: &'t mut Tx, _: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
+fn emit_event<'t>(
+    tx: &'t mut Tx,
+    _: &'t Rights,
+    _: &'t Secrets,
+    with: Map<String, Value>,
+) -> BoxFuture<'t, Result<Value>> {
     Box::pin(async move {
         let (EmitInput { kind, data }, _) = read_object::<EmitInput>(with).into_result()?;
         let run = tx.actor().request_id.clone().unwrap_or_default();

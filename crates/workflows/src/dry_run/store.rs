@@ -15,7 +15,7 @@ use expressions::CostMeter;
 use feature_kit::{ActionEffect, Lookup, STEP_BYTES_MAX};
 use kernel::audit::{self, NewAuditEntry};
 use kernel::auth::Rights;
-use kernel::base::{Code, Error, Result, TenantId, Timestamp};
+use kernel::base::{Code, Error, Result, Secrets, TenantId, Timestamp};
 use kernel::http::{App, read_object};
 use kernel::jobs::steps;
 use kernel::outbound::Outbound;
@@ -86,7 +86,7 @@ pub async fn simulate_run(
         revision => Arc::new(revision?),
     };
     let until = Instant::now() + DRY_RUN_DURATION_MAX;
-    let mut trial = DryRunTrial::new(tenant, revision, app.outbound.clone());
+    let mut trial = DryRunTrial::new(tenant, revision, app);
     // A step looks up once: there are at most as many rounds as lookups, and a last one without.
     for _ in 0..=LOOKUPS_MAX {
         trial = match run_trial(db, id, checked.clone(), trial, settings.clone()).await? {
@@ -134,6 +134,7 @@ struct DryRunTrial {
     tenant: TenantId,
     revision: Arc<CompiledRevision>,
     outbound: Outbound,
+    secrets: Secrets,
     meter: CostMeter,
     /// The run before its first step: expressions read its id and time, which are the same in each round.
     run: Option<StoredRun>,
@@ -145,10 +146,20 @@ struct DryRunTrial {
 }
 
 impl DryRunTrial {
-    fn new(tenant: TenantId, revision: Arc<CompiledRevision>, outbound: Outbound) -> Self {
+    fn new(tenant: TenantId, revision: Arc<CompiledRevision>, app: &App) -> Self {
         let meter = CostMeter::new(DRY_RUN_COST_MAX, DRY_RUN_COST_BYTES_MAX);
         let (lookup_results, lookup_requests) = (HashMap::new(), Vec::new());
-        DryRunTrial { tenant, revision, outbound, meter, run: None, bytes: 0, lookup_results, lookup_requests }
+        DryRunTrial {
+            tenant,
+            revision,
+            outbound: app.outbound.clone(),
+            secrets: app.secrets.clone(),
+            meter,
+            run: None,
+            bytes: 0,
+            lookup_results,
+            lookup_requests,
+        }
     }
 
     async fn begin_run(
@@ -170,7 +181,8 @@ impl DryRunTrial {
     /// Does the requested lookups, one after the other.
     async fn run_lookups(&mut self, app: &App, db: &Db, until: Instant) -> Result<()> {
         for LookupRequest { step_index, lookup, rights, with } in std::mem::take(&mut self.lookup_requests) {
-            let found = timeout_at(until, (lookup.find)(app, db, &rights, with.clone())).await;
+            let found =
+                timeout_at(until, (lookup.preview.unwrap_or(lookup.find))(app, db, &rights, with.clone())).await;
             let answer = match found.map_err(|_| Error::unavailable("a dry run has taken too long"))? {
                 Ok(output) => Ok(output),
                 Err(error) => Err(refusal_to_step_error(error)?),
@@ -286,7 +298,7 @@ impl DryRunTrial {
             Err(error) => return Ok(Err(error)),
         };
         match &job.step_action().effect {
-            ActionEffect::Transaction(transaction) => match transaction(tx, &rights, with).await {
+            ActionEffect::Transaction(transaction) => match transaction(tx, &rights, &self.secrets, with).await {
                 Ok(output) => Ok(Ok(output)),
                 Err(error) => refusal_to_step_error(error).map(Err),
             },

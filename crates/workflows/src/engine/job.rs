@@ -75,7 +75,8 @@ async fn run_step(engine: &EngineContext, lane: &LeasedLane, job: &StepJob) -> R
     }
     match &job.step_action().effect {
         ActionEffect::Transaction(transaction) => {
-            match step_results::run_transactional(lane, job, with.clone(), *transaction).await? {
+            match step_results::run_transactional(lane, job, with.clone(), (*transaction, &engine.node.secrets)).await?
+            {
                 StepCommit::Done(Ok(())) | StepCommit::Stale => Ok(JobCompletion::Saved),
                 StepCommit::Done(Err((error, retryable))) => {
                     let attempt = Some(ended_attempt(job, now, engine.node.env.now(), Some(error.clone())));

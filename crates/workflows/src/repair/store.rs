@@ -5,8 +5,8 @@ use kernel::base::{Result, Timestamp};
 use kernel::jobs::lanes;
 use kernel::store::{Db, Tx, from_json};
 
-use super::super::schedule::CronSchedule;
 use super::super::{Definition, LANE_KEY, Trigger, WORKFLOW_LANE, WORKFLOWS_MAX, WorkflowId};
+use feature_kit::schedule::CronSchedule;
 
 kernel::statements! {
     CLAMP_WORKFLOWS = "UPDATE workflows SET updated_at = $2,

@@ -3,7 +3,7 @@
 use feature_kit::{Action, ActionEffect};
 use futures_util::future::BoxFuture;
 use kernel::auth::{Rights, Scope};
-use kernel::base::{Error, Label, Result};
+use kernel::base::{Error, Label, Result, Secrets};
 use kernel::http::{BodyField, BodyFields, FromBody, read_object};
 use kernel::store::Tx;
 use serde_json::{Map, Value, json};
@@ -70,7 +70,12 @@ pub fn change_tags(tags: &mut Vec<String>, add: &[String], remove: &[String]) ->
     Ok(())
 }
 
-fn tag_device<'t>(tx: &'t mut Tx, _: &'t Rights, with: Map<String, Value>) -> BoxFuture<'t, Result<Value>> {
+fn tag_device<'t>(
+    tx: &'t mut Tx,
+    _: &'t Rights,
+    _: &'t Secrets,
+    with: Map<String, Value>,
+) -> BoxFuture<'t, Result<Value>> {
     Box::pin(async move {
         let (TagDeviceInput { device_id, add, remove }, _) = read_object::<TagDeviceInput>(with).into_result()?;
         let device = edit_device(tx, device_id, |full| change_tags(&mut full.device.tags, &add, &remove)).await?;

@@ -3,6 +3,9 @@
 use metrics::{describe_counter, describe_gauge, describe_histogram};
 
 pub const COUNTERS: &[(&str, &str)] = &[
+    ("cloud_orders_total", "Orders of machines that ended or need attention, by outcome."),
+    ("cloud_syncs_total", "Syncs of regions, by outcome."),
+    ("cloud_verifications_total", "Verifications of cloud providers, by the status that they lead to."),
     ("log_lines_dropped_total", "Log lines that could not be written in time."),
     ("store_groups_failed", "Group commits of the embedded store that failed."),
     ("task_restarts_total", "Restarts of background tasks that had ended, by task."),
@@ -15,6 +18,7 @@ pub const COUNTERS: &[(&str, &str)] = &[
 
 pub const GAUGES: &[(&str, &str)] = &[
     ("clock_ahead_seconds", "How far this node's clock is ahead of the database's; negative if it is behind."),
+    ("cloud_queue_lag_seconds", "How long the first region or provider has been due."),
     ("outgoing_held", "1 if the server was started with --hold-outgoing, else 0."),
     ("search_build_documents", "Documents in the search index that is being built; 0 if none is."),
     ("search_documents", "Documents in the search index."),

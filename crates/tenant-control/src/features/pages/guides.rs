@@ -58,6 +58,16 @@ pub const GUIDES: &[Guide] = &[
         text: include_str!("../../../../../docs/clients.md"),
     },
     Guide {
+        name: "clouds",
+        about: "Connect AWS, Hetzner and DigitalOcean, see all machines, and make new ones.",
+        text: include_str!("../../../../../docs/clouds.md"),
+    },
+    Guide {
+        name: "backup",
+        about: "Backups: report what ran, say what is wanted, and see whose backup failed last night.",
+        text: include_str!("../../../../../docs/backup.md"),
+    },
+    Guide {
         name: "organizations",
         about: "Your customers: make, change, archive and find them.",
         text: include_str!("../../../../../docs/organizations.md"),

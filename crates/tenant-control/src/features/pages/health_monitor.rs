@@ -7,6 +7,7 @@ use kernel::base::{MINUTE_MS, Result, SECOND_MS, Timestamp};
 use kernel::http::App;
 use kernel::jobs::{ServerNode, lanes};
 
+use cloud_fleet::CLOUD_LANE;
 use webhooks::WEBHOOK_LANE;
 use workflows::WORKFLOW_LANE;
 
@@ -72,14 +73,21 @@ async fn ping_database(app: &App) -> bool {
     false
 }
 
-/// Measures how long the oldest due work, webhook deliveries and workflow runs, has waited for a node. Waiting caused by an
-/// endpoint or a step is not included.
+/// Measures how long the oldest due work of each kind has waited for a node. Waiting caused by an endpoint, a step or a cloud
+/// is not included.
 pub async fn measure_queue(node: &ServerNode) -> Result<()> {
     let now = node.env.now();
     let mut lag_ms = 0;
-    for kind in [WEBHOOK_LANE, WORKFLOW_LANE] {
+    let queues = [
+        (CLOUD_LANE, metrics::gauge!("cloud_queue_lag_seconds")),
+        (WEBHOOK_LANE, metrics::gauge!("webhook_queue_lag_seconds")),
+        (WORKFLOW_LANE, metrics::gauge!("workflow_queue_lag_seconds")),
+    ];
+    for (kind, gauge) in queues {
         let due = lanes::find_longest_due(&node.store, kind, now).await?;
-        lag_ms = due.map_or(0, |due| now.as_millis() - due.as_millis()).max(lag_ms);
+        let late_ms = due.map_or(0, |due| now.as_millis() - due.as_millis());
+        gauge.set(f64::from(u32::try_from(late_ms).unwrap_or(u32::MAX)) / 1_000.0);
+        lag_ms = lag_ms.max(late_ms);
     }
     let monitor: HealthMonitor = node.settings.feature_settings();
     monitor.save_queue_lag(now, lag_ms);

@@ -97,13 +97,16 @@ fn database_component(is_there: bool) -> Component {
 /// The queue is in the database.
 fn queue_component(app: &App, is_there: bool, lag_ms: Option<i64>) -> Component {
     let (status, detail) = match lag_ms {
-        _ if is_there && app.outbound.is_holding() => {
-            (ComponentHealth::Degraded, "The operator holds webhooks and requests of workflows: they are sent later.")
+        _ if is_there && app.outbound.is_holding() => (
+            ComponentHealth::Degraded,
+            "The operator holds webhooks, requests of workflows and work on clouds: they are sent later.",
+        ),
+        None if !is_there => (ComponentHealth::Down, "Webhooks, workflows and clouds wait for the database."),
+        None => (ComponentHealth::Degraded, "How late webhooks, workflows and clouds are is not known right now."),
+        Some(lag_ms) if lag_ms >= QUEUE_LATE_MS => {
+            (ComponentHealth::Degraded, "Webhooks, workflows or clouds are late.")
         }
-        None if !is_there => (ComponentHealth::Down, "Webhooks and workflows wait for the database."),
-        None => (ComponentHealth::Degraded, "How late webhooks and workflows are is not known right now."),
-        Some(lag_ms) if lag_ms >= QUEUE_LATE_MS => (ComponentHealth::Degraded, "Webhooks and workflows are late."),
-        Some(_) => (ComponentHealth::Ok, "Webhooks and workflows are on time."),
+        Some(_) => (ComponentHealth::Ok, "Webhooks, workflows and clouds are on time."),
     };
     let lag_seconds = lag_ms.map(|ms| (ms / SECOND_MS).unsigned_abs());
     Component { name: "queue", status, detail, lag_seconds }

@@ -16,6 +16,8 @@ pub struct Row {
     pub status: u16,
     /// Scopes it needs beside its own.
     pub more: &'static [&'static str],
+    /// How it is refused when the record is another tenant's.
+    pub foreign: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub enum Target {
     Device,
     /// What became of a device, as a list.
     DeviceHistory,
+    CloudProvider,
+    Vm,
 }
 
 /// What a viewer holds, and so whoever makes one or touches one.
@@ -48,11 +52,30 @@ const VIEWER: &[&str] = &[
     "analytics:read",
 ];
 
+/// A provider whose cloud nobody reaches from a test.
+pub fn cloud() -> Value {
+    json!({"name": "Made", "kind": "hetzner", "regions": ["fsn1"], "credentials": {"token": "x".repeat(64)}})
+}
+
+/// An order for a machine of a provider.
+pub fn order(provider: &str) -> Value {
+    json!({"provider_id": provider, "name": "made", "region": "fsn1", "size": "cx22", "image": "debian-12"})
+}
+
 pub fn table() -> Vec<Row> {
     use Target::{
-        Comments, Delivery, Device, DeviceHistory, History, Key, Nothing, Organization, Ticket, User, Webhook, Workflow,
+        CloudProvider, Comments, Delivery, Device, DeviceHistory, History, Key, Nothing, Organization, Ticket, User,
+        Vm, Webhook, Workflow,
     };
-    let row = |operation, target, body, status| Row { operation, target, query: "", body, status, more: &[] };
+    let row = |operation, target, body, status| Row {
+        operation,
+        target,
+        query: "",
+        body,
+        status,
+        more: &[],
+        foreign: "not_found",
+    };
     let hook = json!({"name": "Made", "url": "https://hooks.example.com/in", "events": ["webhook.auto_disabled"]});
     let reading = |row: Row| Row { more: &["webhooks:read"], ..row };
     let key = json!({"name": "Made", "scopes": ["api_keys:write"]});
@@ -101,6 +124,18 @@ pub fn table() -> Vec<Row> {
         row("read_asset_inventory", Nothing, None, 200),
         row("read_asset_inventory", Device, None, 200),
         row("read_asset_inventory", DeviceHistory, None, 200),
+        row("list_cloud_providers", Nothing, None, 200),
+        row("list_cloud_providers", CloudProvider, None, 200),
+        row("create_cloud_provider", Nothing, Some(cloud()), 201),
+        row("create_cloud_provider", CloudProvider, Some(json!({"action": "verify", "id": "$id"})), 200),
+        row("replace_cloud_provider", CloudProvider, Some(cloud()), 200),
+        row("delete_cloud_provider", CloudProvider, None, 204),
+        row("list_vms", Nothing, None, 200),
+        row("list_vms", Vm, None, 200),
+        Row { foreign: "invalid_fields", ..row("provision_vms", CloudProvider, Some(order("$id")), 202) },
+        row("get_backup_config", Nothing, None, 200),
+        row("replace_backup_config", Nothing, Some(json!({"alert_after_failures": 2})), 200),
+        row("list_backup_postures", Nothing, None, 200),
         row("list_organizations", Nothing, None, 200),
         row("list_organizations", Organization, None, 200),
         row("create_organization", Nothing, Some(json!({"name": "Made"})), 201),

@@ -54,7 +54,9 @@ fn beside_a_running_server_all_is_well() {
         ok    tenants' clocks: none is ahead of the time\n\
         ok    single sign-on: everybody signs in where their address leads to\n\
         ok    outgoing traffic: not held\n\
-        ok    secrets: those of the database\n";
+        ok    secrets: those of the database\n\
+        ok    sealing keys: everything is sealed with key 1\n\
+        ok    sealed values: all open\n";
     let shown = desk.run(&["doctor"]).shown(&desk);
     // What is told of the index, a moment after the first start, is a matter of luck.
     let is_index = |line: &&str| line.starts_with("ok    search index: ");
@@ -77,7 +79,9 @@ fn beside_a_running_server_all_is_well() {
             "search index",
             "single sign-on",
             "outgoing traffic",
-            "secrets"
+            "secrets",
+            "sealing keys",
+            "sealed values"
         ]
     );
 }

@@ -41,7 +41,9 @@ async fn the_commands_work_beside_a_running_server() {
             "search index",
             "single sign-on",
             "outgoing traffic",
-            "secrets"
+            "secrets",
+            "sealing keys",
+            "sealed values"
         ]
     );
     assert!(!desk.path("data/tenant-control.db").exists());

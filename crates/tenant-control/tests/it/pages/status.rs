@@ -66,7 +66,7 @@ over_http! {
         let status = ask(&server).await.ok(200);
         assert_eq!((&status["status"], &part(&status, "queue")["status"]), (&json!("degraded"), &json!("degraded")));
         let page = html(&server.get(STATUS).await);
-        assert!(page.contains("The operator holds webhooks and requests of workflows: they are sent later."), "{page}");
+        assert!(page.contains("The operator holds webhooks, requests of workflows and work on clouds: they are sent later."), "{page}");
     }
 
     async fn what_waits_too_long_is_told(server: Server) {

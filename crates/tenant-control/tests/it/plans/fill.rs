@@ -56,6 +56,14 @@ pub const ROWS: &[&str] = &[
     "INSERT INTO device_software_changes SELECT 'ten_' || n % 200 + 1, n % 8, n, 1, 0, '{}', n FROM generate_series(1, 6000) n",
     "INSERT INTO device_changes (tenant_id, number, version, at, actor_type, actor_name, size_bytes, changes)
         SELECT 'ten_' || n % 200 + 1, n / 5, n, n, 'system', 'x', 1, '{}' FROM generate_series(1, 6000) n",
+    "INSERT INTO backup_devices (tenant_id, device_id, organization_id, class, known_since, record, share, findings, severity,
+        last_success_at, verified_at, failures, next_at)
+        SELECT 'ten_' || n % 200 + 1, 'dev_' || n, 'org_' || n % 500, 'server', n, '{}', '{}', '[]', n % 4, n, n, n % 3, n
+        FROM generate_series(1, 6000) n",
+    "INSERT INTO backup_runs (tenant_id, id, external_id, device_id, organization_id, job, kind, tool, target, status, is_declared,
+        started_at, ended_at, received_at, reasons, outcome)
+        SELECT 'ten_' || n % 200 + 1, 'bjr_' || n, 'x' || n, 'dev_' || n % 1000, 'org_' || n % 500, 'x', 'backup', 'restic', 'nas',
+            CASE WHEN n % 20 = 0 THEN 'missed' ELSE 'success' END, FALSE, n, n, n, '[]', '{}' FROM generate_series(1, 6000) n",
     "INSERT INTO workflows (tenant_id, id, name, enabled, revision, created_by_type, created_by_name, version, created_at,
         updated_at) SELECT 'ten_' || n % 200 + 1, 'wf_' || n, 'x', TRUE, 10, 'user', 'x', 1, n, n FROM generate_series(1, 600) n",
     "INSERT INTO workflow_revisions (tenant_id, workflow_id, revision, definition, headers, saved_by_type, saved_by_name, saved_at)
@@ -70,4 +78,15 @@ pub const ROWS: &[&str] = &[
         SELECT 'ten_' || n % 200 + 1, 'workflow', 'all', 'run_' || n / 2, 'step_' || n % 2,
             CASE WHEN n % 10 = 0 THEN 'pending' ELSE 'succeeded' END, 1, 1, CASE WHEN n % 10 = 0 THEN n END, n, '[]'
         FROM generate_series(1, 6000) n",
+    "INSERT INTO cloud_providers (tenant_id, id, name, kind, credentials, credentials_version, credentials_hint, regions, enabled, status,
+        created_by_type, version, created_at, updated_at)
+        SELECT 'ten_' || n, 'prv_1', 'x', 'aws', '', 1, 'x', '[]', TRUE, 'active', 'user', 1, n, n FROM generate_series(1, 200) n",
+    "INSERT INTO vms (tenant_id, id, provider_id, external_id, name, region, size_id, state, raw_state, public_ips, private_ips, tags,
+        managed, organization_id, organization_given, operation_id, terminated_at, version, created_at, updated_at, sequence, deleted_at)
+        SELECT 'ten_' || n % 200 + 1, 'vm_' || n, 'prv_1', 'i-' || n, 'x', 'eu-' || n % 3, 's', 'running', 'running', '[]', '[]', '{}',
+            n % 2 = 0, CASE WHEN n % 3 > 0 THEN 'org_' || n % 500 END, FALSE, CASE WHEN n % 2 = 0 THEN 'op_' || n END,
+            CASE WHEN n % 20 = 0 THEN n END, 1, n, n, n, CASE WHEN n % 50 = 0 THEN n END FROM generate_series(1, 6000) n",
+    "INSERT INTO vm_operations (tenant_id, id, vm_id, provider_id, region, status, spec, next_at, accepted_at, created_at,
+        ended_at) SELECT 'ten_' || n % 200 + 1, 'op_' || n, 'vm_' || n, 'prv_1', 'eu-' || n % 3, 'succeeded', '{}',
+            CASE WHEN n % 20 = 0 THEN n END, n, n, CASE WHEN n % 20 > 0 THEN n END FROM generate_series(1, 6000) n",
 ];

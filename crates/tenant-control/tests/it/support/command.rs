@@ -12,6 +12,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::process::{freeze, send_signal};
+
 /// Longer than any command takes, so that one that hangs fails instead of blocking the others.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -232,6 +234,16 @@ impl Process {
     pub fn logs(&self, texts: &[&str]) -> String {
         let found = self.stderr.wait_for(|line| texts.iter().all(|text| line.contains(text)));
         found.unwrap_or_else(|| panic!("{texts:?} is not in {}", self.stderr.text()))
+    }
+
+    /// Stops every thread where it is.
+    pub async fn freeze(&self) {
+        freeze(self.child.id()).await;
+    }
+
+    /// Lets a frozen process go on.
+    pub fn thaw(&self) {
+        send_signal("CONT", self.child.id());
     }
 
     /// Asks it to stop, as an operator does, and tells all that it printed.

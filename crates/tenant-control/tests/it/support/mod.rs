@@ -1,7 +1,9 @@
 //! What the tests share.
 
 pub mod answer;
+pub mod backups;
 pub mod call;
+pub mod clouds;
 pub mod cluster;
 pub mod command;
 pub mod contract;

@@ -214,9 +214,7 @@ impl Process {
     /// Stops every thread where it is, and returns when all of them stand still, also those that were waiting for
     /// the disk.
     pub async fn freeze(&self) {
-        send_signal("STOP", self.child.id());
-        let id = self.child.id();
-        until("every thread stands still", START_MAX, async || all_stopped(id).then_some(())).await;
+        freeze(self.child.id()).await;
     }
 
     /// Lets a frozen process go on.
@@ -242,6 +240,12 @@ impl Drop for Process {
             say(&format!("the server's last words:\n{}", tail.into_iter().rev().collect::<Vec<_>>().join("\n")));
         }
     }
+}
+
+/// See [`Process::freeze`].
+pub async fn freeze(id: u32) {
+    send_signal("STOP", id);
+    until("every thread stands still", START_MAX, async || all_stopped(id).then_some(())).await;
 }
 
 pub fn send_signal(name: &str, id: u32) {

@@ -30,6 +30,8 @@ pub struct Setup {
     world: Env,
     listener: Listener,
     pub settings: HttpSettings,
+    /// The text of its secrets file.
+    pub secrets: String,
     pub sending: sender::SenderSettings,
     pub workflows: workflows::WorkflowSettings,
     /// Adds routes of the test's own to those of the product.
@@ -52,11 +54,13 @@ impl Setup {
         let mut settings = HttpSettings::new(base_url);
         // No test asks a name server: a name means nothing until the test says what.
         settings.outbound.names = NameSource::Table(Arc::new(|_| Vec::new()));
+        let secrets = Secrets::generate_text(&world.random).unwrap();
         Setup {
             place: Arc::new(place),
             world,
             listener,
             settings,
+            secrets,
             sending: sender::SenderSettings::default(),
             workflows: workflows::WorkflowSettings::default(),
             mount: |api| api,
@@ -85,7 +89,7 @@ impl Setup {
     }
 
     pub async fn start(self) -> Server {
-        let Setup { place, world, listener, mut settings, sending, workflows, mount } = self;
+        let Setup { place, world, listener, mut settings, secrets, sending, workflows, mount } = self;
         settings.set_feature_settings(workflows.clone());
         settings.set_feature_settings(SearchService::default());
         settings.set_feature_settings(ProviderCache::default());
@@ -93,7 +97,7 @@ impl Setup {
         settings.set_feature_settings(Library::default());
         settings.set_feature_settings(FeedReaders::default());
         let store = Store::open(place.options(), world.clone()).await.expect("the store opens");
-        let secrets = Secrets::parse(&Secrets::generate_text(&world.random).unwrap()).unwrap();
+        let secrets = Secrets::parse(&secrets).expect("a secrets file");
         let app = ServerNode::new(store, secrets, settings).expect("the service");
         Server::serve(place, listener, app, Work { sending, workflows }, mount)
     }
@@ -175,23 +179,29 @@ impl Server {
 
     /// The same with a clock of its own.
     pub async fn second_node_with(&self, world: Env) -> Server {
-        self.start_node(world, self.app.settings.clone()).await
+        self.start_node(world, self.app.secrets.clone(), self.app.settings.clone()).await
+    }
+
+    /// Another node whose secrets file is a copy of its own, and may be older or newer than this one's.
+    pub async fn node_with_secrets(&self, text: &str) -> Server {
+        let secrets = Secrets::parse(text).expect("a secrets file");
+        self.start_node(self.app.env.clone(), secrets, self.app.settings.clone()).await
     }
 
     /// Another node that sends what this one holds, as after a start without `--hold-outgoing`.
     pub async fn sending_node(&self) -> Server {
         let mut settings = self.app.settings.clone();
         settings.outbound.hold = false;
-        self.start_node(self.app.env.clone(), settings).await
+        self.start_node(self.app.env.clone(), self.app.secrets.clone(), settings).await
     }
 
-    async fn start_node(&self, world: Env, mut settings: HttpSettings) -> Server {
+    async fn start_node(&self, world: Env, secrets: Secrets, mut settings: HttpSettings) -> Server {
         let store = Store::open(self.place.options(), world).await.expect("the store opens again");
         let (listener, _) = listen().await;
         // What a node remembers of providers is its own, and so are those who wait.
         settings.set_feature_settings(ProviderCache::default());
         settings.set_feature_settings(FeedReaders::default());
-        let app = ServerNode::new(store, self.app.secrets.clone(), settings).expect("the service");
+        let app = ServerNode::new(store, secrets, settings).expect("the service");
         let work = Work { sending: self.sending.clone(), workflows: self.workflows.clone() };
         Server::serve(self.place.clone(), listener, app, work, self.mount)
     }

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use kernel::base::{DAY_MS, HOUR_MS};
+use kernel::base::{DAY_MS, HOUR_MS, MINUTE_MS};
 use serde_json::{Value, json};
 use tenant_control::features::api_keys::jobs::announce_expiry;
 
 use super::EVENTS;
 use super::drive::{act, hook, id, patient, run};
 use crate::organizations::{self, ORGANIZATIONS};
+use crate::support::backups;
+use crate::support::clouds::{Asked, add_clouds};
 use crate::support::devices::{Agent, only_device, reported};
 use crate::support::people::KEYS;
 use crate::support::receiver::{Behaviour, Receiver};
@@ -131,6 +133,8 @@ over_http! {
     }
 
     async fn whatever_can_be_subscribed_to_fires_and_is_as_the_catalogue_says(setup: Setup) {
+        let mut setup = setup;
+        let clouds = add_clouds(&mut setup, |_| ()).await;
         let server = patient(setup).await;
         let acme = server.tenant("acme").await;
         let receiver = Receiver::start().await;
@@ -166,6 +170,18 @@ over_http! {
         let one = format!("{ORGANIZATIONS}?id={}", id(&customer));
         server.put(&one).cookie(&acme.admin).json(&json!({"name": "Globex Inc."})).await.is(200);
         server.delete(&one).cookie(&acme.admin).await.is(204);
+        let provider = server.connect(&acme, &clouds.hetzner, "acme").await;
+        server.order(&acme, &clouds.hetzner, &provider).await;
+        server.cloud_work_for(MINUTE_MS).await;
+        clouds.hetzner.on(Asked::Create, [clouds.hetzner.refusal(403, "resource_limit_exceeded", "server limit reached")]);
+        server.order(&acme, &clouds.hetzner, &provider).await;
+        server.cloud_work().await;
+        clouds.hetzner.set_away(true);
+        server.tell_provider(&acme, &provider, "verify").await.is(200);
+        server.set_policy(&acme, "", &json!({"alert_after_failures": 2})).await;
+        let machine = server.machine(&acme, "backed-up", None).await;
+        let key = server.ingest_key(&acme).await;
+        server.report(&key, &backups::backup(&machine, "failed", server.now())).await;
         let person = json!({"email": "ann@acme.test", "name": "Ann", "role": "viewer"});
         let person = server.post(USERS).cookie(&acme.admin).json(&person).await.ok(201);
         let one = format!("{USERS}?id={}", id(&person));

@@ -82,7 +82,7 @@ over_http! {
             "action": "create", "name": "Bad", "on": {"event": {"types": ["*"], "if": "input.x == 1"}},
             "input_schema": {"properties": {"a": {"$ref": "#/$defs/a"}}},
             "steps": [
-                {"id": "a", "uses": "vm.provision", "needs": ["b", "c", "b"]},
+                {"id": "a", "uses": "device.delete", "needs": ["b", "c", "b"]},
                 {"id": "b", "uses": "wait", "with": {"seconds": -1}, "if": "1 +", "needs": ["a"]},
                 {"id": "b", "uses": "wait", "with": {"seconds": "${{ steps.a.output.x }}"}},
                 {"id": "d", "uses": "ticket.create", "with": {"subject": "${{ steps.e.output }} ${{ nonsense(1) }}", "colour": "${{ input.c }}"}},
@@ -250,9 +250,10 @@ over_http! {
         let acme = server.tenant("acme").await;
         let step = &server.contract.document["components"]["schemas"]["WorkflowStepInput"]["properties"];
         let known: Vec<&str> = step["uses"]["enum"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
-        let there = ["ticket.create", "ticket.update", "ticket.comment", "device.tag", "search.query", "event.emit", "http.request", "wait", "approval"];
+        let there = ["ticket.create", "ticket.update", "ticket.comment", "device.tag", "search.query", "event.emit", "http.request", "wait", "approval",
+            "provider.verify", "vm.provision", "backup.set_config", "backup.check"];
         assert_eq!(known, there);
-        for uses in ["device.delete", "provider.verify", "vm.provision", "backup.set_config", "backup.check", "search.delete", "", "ticket"] {
+        for uses in ["device.delete", "provider.delete", "vm.delete", "backup.delete", "search.delete", "", "ticket"] {
             let answer = create(&server, &acme, &manual(json!([{"id": "a", "uses": uses}]))).await;
             let problem = answer.problem("invalid_fields");
             let error = &problem["errors"][0];

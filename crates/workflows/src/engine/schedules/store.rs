@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::super::super::runs::control::store::DEFINITION;
 use super::super::super::runs::store::{self as runs, NewRun};
-use super::super::super::schedule::CronSchedule;
 use super::super::super::{Definition, RunId, RunTrigger, Trigger, TriggerKind, WorkflowId};
 use super::super::context::EngineContext;
 use super::super::store::Upkeep;
+use feature_kit::schedule::CronSchedule;
 
 kernel::statements! {
     DUE = "SELECT id, revision, next_run_at, name FROM workflows WHERE tenant_id = $1 AND next_run_at <= $2

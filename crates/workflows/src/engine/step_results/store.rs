@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use feature_kit::{Action, ActionEffect, STEP_BYTES_MAX, TransactionFn};
 use kernel::auth::Rights;
-use kernel::base::{Error, Result, SECOND_MS, StringEnum, TenantId, Timestamp};
+use kernel::base::{Error, Result, SECOND_MS, Secrets, StringEnum, TenantId, Timestamp};
 use kernel::events;
 use kernel::jobs::lanes::LeasedLane;
 use kernel::jobs::steps::{self, Retry, StepCommit, StepVersion};
@@ -102,9 +102,9 @@ pub async fn run_transactional(
     lane: &LeasedLane,
     job: &StepJob,
     input: Map<String, Value>,
-    transaction: TransactionFn,
+    (transaction, secrets): (TransactionFn, &Secrets),
 ) -> Result<StepCommit<Result<(), (StepError, bool)>>> {
-    let (step_job, began_at) = (job.clone(), lane.db().env().now());
+    let (step_job, began_at, secrets) = (job.clone(), lane.db().env().now(), secrets.clone());
     let refused: Arc<std::sync::Mutex<Option<(StepError, bool)>>> = Arc::default();
     let refusal_slot = refused.clone();
     let refuse = move |error: StepError, retryable: bool| {
@@ -118,7 +118,7 @@ pub async fn run_transactional(
             Ok(rights) => rights,
             Err(error) => return Err(refuse(error, false)),
         };
-        let output = match transaction(tx, &rights, input.clone()).await {
+        let output = match transaction(tx, &rights, &secrets, input.clone()).await {
             Ok(output) => output,
             Err(error) => return Err(refuse(refusal_to_step_error(error)?, true)),
         };

@@ -122,7 +122,7 @@ impl Gate {
         self.0.send_replace(true);
     }
 
-    pub(super) async fn opened(&self) {
+    pub(in crate::support) async fn opened(&self) {
         // The sender is here, so it cannot be gone.
         drop(self.0.subscribe().wait_for(|open| *open).await);
     }

@@ -1,0 +1,282 @@
+//! SQL of reports.
+
+use backup_reports::{BackupTool, JudgedRun, RunReason, ToolOutput, judge_run};
+use fleet::devices::DeviceId;
+use fleet::ingest_keys::{self, IngestReach};
+use kernel::args;
+use kernel::base::{Error, RecordId, Result, StringEnum, Timestamp};
+use kernel::events;
+use kernel::store::{Db, Tx, from_json, to_json};
+use people::organizations::OrganizationId;
+
+use super::input::{DeclaredRun, Evidence, JobReport};
+use super::{AcceptedReport, BACKUP_JOB_FAILED, JobOutcome, JobReason, JobRun, JobRunId, Tool};
+use crate::posture::device::RunFacts;
+use crate::posture::pending::store::{find_inventory_device, list_by_hostname};
+use crate::posture::store::{InventoryDevice, PostureUpdate};
+use crate::posture::{JobKind, RunStatus};
+
+kernel::columns! {
+    /// All columns of a run.
+    struct RunColumns in "backup_runs" {
+        id, external_id, device_id, organization_id, job, kind, tool, target, status, is_declared, started_at, ended_at,
+        received_at, exit_code, reasons, outcome,
+    }
+}
+
+kernel::statements! {
+    INSERT = RunColumns::INSERT;
+    FIND_ACCEPTED = "SELECT id, status, reasons FROM backup_runs WHERE tenant_id = $1 AND external_id = $2";
+    /// Over all tenants.
+    CLEAN = "DELETE FROM backup_runs WHERE (tenant_id, id) IN
+        (SELECT r.tenant_id, r.id FROM backup_runs r WHERE r.received_at < $1 ORDER BY r.received_at LIMIT $2)";
+}
+
+/// A run as it is stored.
+pub struct RunRow<'a> {
+    pub id: JobRunId,
+    pub external_id: Option<&'a str>,
+    pub device_id: DeviceId,
+    pub organization_id: OrganizationId,
+    pub job: &'a str,
+    pub kind: JobKind,
+    pub tool: &'a str,
+    pub target: &'a str,
+    pub status: RunStatus,
+    pub is_declared: bool,
+    pub started_at: Timestamp,
+    pub ended_at: Timestamp,
+    pub received_at: Timestamp,
+    pub exit_code: Option<i64>,
+    pub reasons: String,
+    pub outcome: String,
+}
+
+pub async fn insert_run(tx: &mut Tx, row: RunRow<'_>) -> Result<()> {
+    let columns = RunColumns {
+        id: row.id.into(),
+        external_id: row.external_id.map(str::to_owned).into(),
+        device_id: row.device_id.into(),
+        organization_id: row.organization_id.into(),
+        job: row.job.into(),
+        kind: row.kind.as_str().into(),
+        tool: row.tool.into(),
+        target: row.target.into(),
+        status: row.status.as_str().into(),
+        is_declared: row.is_declared.into(),
+        started_at: row.started_at.into(),
+        ended_at: row.ended_at.into(),
+        received_at: row.received_at.into(),
+        exit_code: row.exit_code.into(),
+        reasons: row.reasons.into(),
+        outcome: row.outcome.into(),
+    };
+    tx.defer_exec(INSERT, columns.into_vec()).await
+}
+
+/// A report with the verdict on it.
+pub struct JudgedReport {
+    report: JobReport,
+    verdict: Verdict,
+}
+
+/// What became of a run.
+struct Verdict {
+    tool: Tool,
+    tool_name: Option<String>,
+    exit_code: Option<i64>,
+    status: RunStatus,
+    reasons: Vec<JobReason>,
+    outcome: JobOutcome,
+    /// Whether a verification found what is stored to be damaged.
+    has_found_errors: bool,
+}
+
+/// Judges a report by what the tool printed. That may be megabytes, which are freed.
+pub fn judge_report(mut report: JobReport) -> JudgedReport {
+    let verdict = match std::mem::take(&mut report.evidence) {
+        Evidence::Declared(declared) => accept_declared(declared),
+        Evidence::Printed { tool, exit_code, stdout, stderr } => {
+            let output = ToolOutput {
+                tool: if tool == Tool::Borg { BackupTool::Borg } else { BackupTool::Restic },
+                kind: printed_kind(report.kind),
+                exit_code,
+                stdout: &stdout,
+                stderr: &stderr,
+                zone_offset_ms: report.offset_ms,
+            };
+            accept_judged(tool, exit_code, judge_run(&output))
+        }
+    };
+    JudgedReport { report, verdict }
+}
+
+fn accept_declared(declared: DeclaredRun) -> Verdict {
+    let DeclaredRun { status, message, size_bytes, tool_name } = declared;
+    let message = message.filter(|_| status != RunStatus::Success);
+    Verdict {
+        tool: Tool::Other,
+        tool_name,
+        exit_code: None,
+        status,
+        reasons: message.map(|detail| JobReason { code: "declared".to_owned(), detail }).into_iter().collect(),
+        outcome: JobOutcome { size_bytes, ..JobOutcome::default() },
+        has_found_errors: status == RunStatus::Failed,
+    }
+}
+
+fn accept_judged(tool: Tool, exit_code: i64, judged: JudgedRun) -> Verdict {
+    let has_found_errors = judged.reasons.iter().any(|reason| reason.code == backup_reports::ERRORS_FOUND);
+    let to_reason = |reason: RunReason| JobReason { code: reason.code.to_owned(), detail: reason.detail };
+    Verdict {
+        tool,
+        tool_name: None,
+        exit_code: Some(exit_code),
+        status: match judged.status {
+            backup_reports::RunStatus::Success => RunStatus::Success,
+            backup_reports::RunStatus::Warning => RunStatus::Warning,
+            backup_reports::RunStatus::Failed => RunStatus::Failed,
+        },
+        reasons: judged.reasons.into_iter().map(to_reason).collect(),
+        outcome: JobOutcome {
+            snapshot_id: judged.snapshot_id,
+            size_bytes: judged.size_bytes,
+            added_bytes: judged.added_bytes,
+            files: judged.files,
+        },
+        has_found_errors,
+    }
+}
+
+fn printed_kind(kind: JobKind) -> backup_reports::JobKind {
+    match kind {
+        JobKind::Backup => backup_reports::JobKind::Backup,
+        JobKind::Verify => backup_reports::JobKind::Verify,
+        JobKind::RestoreTest => backup_reports::JobKind::RestoreTest,
+        JobKind::Prune => backup_reports::JobKind::Prune,
+    }
+}
+
+/// A report that was saved, or one that was saved before under the same external id.
+pub enum SavedReport {
+    New(AcceptedReport),
+    Repeated(AcceptedReport),
+}
+
+/// Saves a report, and judges its device again. A repeated one changes nothing.
+pub async fn save_report(db: &Db, reach: IngestReach, judged: JudgedReport) -> Result<SavedReport> {
+    db.write(async move |tx| {
+        let mut update = PostureUpdate::begin(tx).await?;
+        let now = tx.tick().await?.at;
+        // A body may take minutes to arrive; a key that was revoked meanwhile is refused.
+        ingest_keys::confirm_ingest_key(tx, reach.key_id).await?;
+        let JudgedReport { report, verdict } = judged;
+        let Verdict { tool, tool_name, exit_code, status, reasons, outcome, has_found_errors } = verdict;
+        if let Some(before) = find_accepted(tx, &report.external_id).await? {
+            return Ok(SavedReport::Repeated(before));
+        }
+        report.check_times(now)?;
+        let device = resolve_device(tx, reach, &report.device).await?;
+        let run = JobRun {
+            id: JobRunId::new(tx.env()),
+            external_id: report.external_id,
+            device_id: device.id,
+            organization_id: Some(device.organization_id).filter(|id| *id != OrganizationId::NONE),
+            job: report.job,
+            kind: report.kind,
+            tool,
+            tool_name,
+            target: report.target,
+            status,
+            is_declared: tool == Tool::Other,
+            reasons,
+            exit_code,
+            started_at: report.started_at,
+            ended_at: report.ended_at,
+            received_at: now,
+            outcome,
+        };
+        // Before the run is stored: what is counted anew there would count it twice.
+        update.update_organization(tx, device.organization_id).await?;
+        insert_reported(tx, &device, &run).await?;
+        let facts = RunFacts {
+            kind: run.kind,
+            status,
+            started_at: run.started_at,
+            ended_at: run.ended_at,
+            target: &run.target,
+            size_bytes: run.outcome.size_bytes,
+            has_found_errors,
+        };
+        let stored = PostureUpdate::find_stored(tx, device.id).await?;
+        update.update_device(tx, &device, stored, Some(&facts)).await?;
+        if status == RunStatus::Failed {
+            events::publish(tx, &BACKUP_JOB_FAILED, device.id, &run).await?;
+        }
+        update.save(tx).await?;
+        Ok(SavedReport::New(AcceptedReport { id: run.id, status, reasons: run.reasons }))
+    })
+    .await
+}
+
+async fn insert_reported(tx: &mut Tx, device: &InventoryDevice, run: &JobRun) -> Result<()> {
+    let tool = run.tool_name.as_deref().unwrap_or(run.tool.as_str());
+    let row = RunRow {
+        id: run.id,
+        external_id: Some(&run.external_id),
+        device_id: device.id,
+        organization_id: device.organization_id,
+        job: &run.job,
+        kind: run.kind,
+        tool,
+        target: &run.target,
+        status: run.status,
+        is_declared: run.is_declared,
+        started_at: run.started_at,
+        ended_at: run.ended_at,
+        received_at: run.received_at,
+        exit_code: run.exit_code,
+        reasons: to_json(&run.reasons)?,
+        outcome: to_json(&run.outcome)?,
+    };
+    insert_run(tx, row).await
+}
+
+async fn find_accepted(tx: &mut Tx, external_id: &str) -> Result<Option<AcceptedReport>> {
+    let found: Option<(JobRunId, String, String)> = tx.find(FIND_ACCEPTED, args![external_id]).await?;
+    let Some((id, status, reasons)) = found else { return Ok(None) };
+    Ok(Some(AcceptedReport { id, status: RunStatus::from_stored(&status)?, reasons: from_json(&reasons)? }))
+}
+
+/// Devices of one name that are looked at: a name that more of them share is ambiguous.
+const NAMESAKES_MAX: i64 = 50;
+
+/// The device that a report is of: named by its id, or by a hostname that no other device within the key's reach has.
+async fn resolve_device(tx: &mut Tx, reach: IngestReach, named: &str) -> Result<InventoryDevice> {
+    let is_reached = |device: &InventoryDevice| {
+        reach.organization_id.is_none_or(|organization| {
+            device.organization_id == organization || device.organization_id == OrganizationId::NONE
+        })
+    };
+    let refused = |code: &'static str, detail: &str| Err(Error::invalid("/device", code, detail.to_owned()));
+    if let Ok(id) = named.parse::<DeviceId>() {
+        return match find_inventory_device(tx, id).await?.filter(|device| is_reached(device)) {
+            Some(device) => Ok(device),
+            None => refused("unknown_reference", "there is no such device within reach of this ingest key"),
+        };
+    }
+    let namesakes = list_by_hostname(tx, named, NAMESAKES_MAX).await?;
+    // Within the key's own organization first: a device without one is a guess beside it.
+    let own = |device: &&InventoryDevice| reach.organization_id == Some(device.organization_id);
+    let reached: Vec<&InventoryDevice> = namesakes.iter().filter(|device| is_reached(device)).collect();
+    let of_own: Vec<&InventoryDevice> = reached.iter().copied().filter(own).collect();
+    match (of_own.as_slice(), reached.as_slice()) {
+        ([device], _) | ([], [device]) => Ok((*device).clone()),
+        ([], []) => refused(
+            "unknown_reference",
+            "no device within reach of this ingest key has this hostname; names are compared whole, so web01 is not \
+             web01.example.com. Give the device's id, or let its inventory agent report first.",
+        ),
+        _ => refused("ambiguous", "several devices have this hostname; give the id of the one that is meant"),
+    }
+}

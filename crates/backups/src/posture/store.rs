@@ -1,0 +1,475 @@
+//! SQL of what is known of devices and organizations. All changes of a transaction go through one [`PostureUpdate`], which
+//! reads and writes each organization once, however many of its devices change.
+
+use std::collections::BTreeMap;
+
+use fleet::devices::DeviceId;
+use jiff::tz::TimeZone;
+use kernel::args;
+use kernel::base::{RecordId, Result, StringEnum, Timestamp};
+use kernel::events;
+use kernel::store::{FromRow, Row, Tx, Value, to_json};
+use people::organizations::OrganizationId;
+
+use super::device::{DeviceRecord, DeviceShare, FailureCount, JudgedDevice, RunFacts, judge_device, min_time};
+use super::missed::store::{ScheduledDevice, judge_schedule, list_covered};
+use super::organization::{
+    DAY_WINDOW_MS, Grades, OrganizationRecord, earliest, find_zone, judge_organization, zone_of,
+};
+use super::shown::BACKUP_POSTURE_CHANGED;
+use super::shown::store::get_posture;
+use super::{Finding, Health, JobKind, RunStatus};
+use crate::policy::store::PolicyCache;
+use crate::policy::{BackupPolicy, DeviceClass};
+
+kernel::columns! {
+    /// What is known of a device.
+    struct DeviceColumns in "backup_devices" by device_id {
+        device_id, organization_id, class, known_since, record, share, findings, severity, last_success_at, verified_at,
+        failures, next_at,
+    }
+}
+
+kernel::columns! {
+    /// What is known of an organization.
+    struct PostureColumns in "backup_postures" by organization_id {
+        organization_id, protection_health, recoverability_health, health, total, in_scope, protected, never_succeeded,
+        success, warning, failed, missed, size_bytes, record, next_at,
+    }
+}
+
+kernel::statements! {
+    DEVICE = kernel::sql![DeviceColumns::SELECT, " AND device_id = $2"];
+    INSERT_DEVICE = DeviceColumns::INSERT;
+    UPDATE_DEVICE = DeviceColumns::UPDATE;
+    DELETE_DEVICE = "DELETE FROM backup_devices WHERE tenant_id = $1 AND device_id = $2";
+    POSTURE = kernel::sql![PostureColumns::SELECT, " AND organization_id = $2"];
+    INSERT_POSTURE = PostureColumns::INSERT;
+    UPDATE_POSTURE = PostureColumns::UPDATE;
+    DELETE_POSTURE = "DELETE FROM backup_postures WHERE tenant_id = $1 AND organization_id = $2";
+    DELETE_LEVEL = "DELETE FROM backup_configs WHERE tenant_id = $1 AND owner_id = $2";
+    /// Failed backups after a success that came late.
+    FAILURES_AFTER = "SELECT COUNT(*), MIN(ended_at) FROM backup_runs WHERE tenant_id = $1 AND device_id = $2
+        AND kind = 'backup' AND ended_at > $3 AND status = 'failed'";
+    RUNS_BETWEEN = "SELECT status, COUNT(*) FROM backup_runs WHERE tenant_id = $1 AND organization_id = $2
+        AND kind = 'backup' AND ended_at > $3 AND ended_at <= $4 GROUP BY status";
+    FIRST_RUN_AFTER = "SELECT MIN(ended_at) FROM backup_runs WHERE tenant_id = $1 AND organization_id = $2
+        AND kind = 'backup' AND ended_at > $3";
+    /// Runs by quarters of an hour, on which the days of all zones begin.
+    RUNS_BY_QUARTER = "SELECT ended_at / 900000, status, COUNT(*) FROM backup_runs WHERE tenant_id = $1 AND organization_id = $2
+        AND kind = 'backup' AND ended_at >= $3 GROUP BY ended_at / 900000, status";
+}
+
+const QUARTER_MS: i64 = 900_000;
+/// Days that the strip may show in any zone, and one more.
+const STRIP_MS: i64 = 30 * kernel::base::DAY_MS;
+
+/// A device of the inventory, as far as its backups are concerned.
+#[derive(Clone, Debug)]
+pub struct InventoryDevice {
+    pub id: DeviceId,
+    pub organization_id: OrganizationId,
+    pub class: DeviceClass,
+    pub created_at: Timestamp,
+}
+
+/// A stored device.
+#[derive(Clone, Debug)]
+pub struct StoredDevice {
+    pub organization_id: OrganizationId,
+    class: DeviceClass,
+    known_since: Timestamp,
+    pub record: DeviceRecord,
+    share: DeviceShare,
+    findings: Vec<Finding>,
+    next_at: Option<Timestamp>,
+}
+
+impl FromRow for StoredDevice {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: DeviceColumns<usize> = DeviceColumns::AT;
+        Ok(StoredDevice {
+            organization_id: row.get(AT.organization_id)?,
+            class: DeviceClass::from_stored(&row.get::<String>(AT.class)?)?,
+            known_since: row.get(AT.known_since)?,
+            record: row.get_json(AT.record)?,
+            share: row.get_json(AT.share)?,
+            findings: row.get_json(AT.findings)?,
+            next_at: row.get(AT.next_at)?,
+        })
+    }
+}
+
+/// An organization within a transaction.
+struct LoadedOrganization {
+    is_new: bool,
+    grades: Grades,
+    record: OrganizationRecord,
+    next_at: Option<Timestamp>,
+    policy: BackupPolicy,
+    zone: TimeZone,
+    /// As it is stored.
+    before: (OrganizationRecord, Option<Timestamp>),
+}
+
+struct StoredPosture {
+    grades: Grades,
+    record: OrganizationRecord,
+    next_at: Option<Timestamp>,
+}
+
+impl FromRow for StoredPosture {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: PostureColumns<usize> = PostureColumns::AT;
+        let health = |at: usize| Health::from_stored(&row.get::<String>(at)?);
+        Ok(StoredPosture {
+            grades: Grades {
+                protection: health(AT.protection_health)?,
+                recoverability: health(AT.recoverability_health)?,
+            },
+            record: row.get_json(AT.record)?,
+            next_at: row.get(AT.next_at)?,
+        })
+    }
+}
+
+/// The changes of one transaction.
+pub struct PostureUpdate {
+    now: Timestamp,
+    policies: PolicyCache,
+    organizations: BTreeMap<OrganizationId, LoadedOrganization>,
+}
+
+impl PostureUpdate {
+    /// Begins the changes of a transaction: its time is that of the tenant's clock.
+    pub async fn begin(tx: &mut Tx) -> Result<Self> {
+        let now = tx.tick().await?.at;
+        Ok(PostureUpdate { now, policies: PolicyCache::default(), organizations: BTreeMap::new() })
+    }
+
+    pub async fn find_stored(tx: &mut Tx, id: DeviceId) -> Result<Option<StoredDevice>> {
+        tx.find(DEVICE, args![id]).await
+    }
+
+    pub async fn find_organization(tx: &mut Tx, id: OrganizationId) -> Result<Option<OrganizationRecord>> {
+        let stored: Option<StoredPosture> = tx.find(POSTURE, args![id]).await?;
+        Ok(stored.map(|stored| stored.record))
+    }
+
+    /// Judges a device again. It may be new, have moved, or have run something.
+    pub async fn update_device(
+        &mut self,
+        tx: &mut Tx,
+        device: &InventoryDevice,
+        stored: Option<StoredDevice>,
+        run: Option<&RunFacts<'_>>,
+    ) -> Result<()> {
+        let is_new = stored.is_none();
+        let mut stored = stored.unwrap_or_else(|| StoredDevice::new(device));
+        let before = stored.clone();
+        self.load_organization(tx, before.organization_id).await?;
+        self.load_organization(tx, device.organization_id).await?;
+        stored.organization_id = device.organization_id;
+        stored.class = device.class;
+        let key = device.id.to_string();
+        let policy = self.policies.get_of_device(tx, device.organization_id, &key).await?;
+        let is_first = stored.record.first_run_at.is_none();
+        if let Some(run) = run {
+            add_run(tx, device.id, &mut stored.record, run).await?;
+            self.count_run(device.organization_id, run);
+        }
+        let judged = JudgedDevice {
+            class: device.class,
+            is_excluded: policy.excludes_device(device.id),
+            known_since: stored.known_since,
+            is_disabled: self.policies.disables_device(&key),
+        };
+        let scheduled =
+            ScheduledDevice { id: device.id, organization_id: device.organization_id, is_first, judged, run };
+        let schedule_at = self.judge_schedule(tx, &scheduled, &policy, &mut stored.record).await?;
+        let judgement = judge_device(&stored.record, judged, &policy, self.now);
+        self.move_share(&before, device.organization_id, &judgement.share);
+        stored.share = judgement.share;
+        stored.findings = judgement.findings;
+        stored.next_at = earliest(judgement.next_at, schedule_at);
+        if is_new {
+            return tx.defer_exec(INSERT_DEVICE, stored.to_values(device.id)?).await;
+        }
+        if stored.differs_from(&before) {
+            tx.defer_exec(UPDATE_DEVICE, stored.to_values(device.id)?).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a device out of its organization.
+    pub async fn remove_device(&mut self, tx: &mut Tx, id: DeviceId, stored: &StoredDevice) -> Result<()> {
+        self.load_organization(tx, stored.organization_id).await?;
+        if let Some(organization) = self.organizations.get_mut(&stored.organization_id) {
+            organization.record.sums.add(&stored.share, -1);
+        }
+        tx.defer_exec(DELETE_DEVICE, vec![id.into()]).await?;
+        tx.defer_exec(DELETE_LEVEL, vec![id.to_string().into()]).await
+    }
+
+    /// Judges an organization again, also without any change of its devices.
+    pub async fn update_organization(&mut self, tx: &mut Tx, id: OrganizationId) -> Result<()> {
+        self.load_organization(tx, id).await
+    }
+
+    /// Hides an organization that was deleted or archived: no device refers to it any more.
+    pub async fn hide_organization(&mut self, tx: &mut Tx, id: OrganizationId) -> Result<()> {
+        self.organizations.remove(&id);
+        tx.defer_exec(DELETE_POSTURE, vec![id.into()]).await
+    }
+
+    /// Removes the policy of an organization that was deleted.
+    pub async fn remove_policy(&mut self, tx: &mut Tx, id: OrganizationId) -> Result<()> {
+        tx.defer_exec(DELETE_LEVEL, vec![id.to_string().into()]).await
+    }
+
+    /// Judges and saves the organizations, and publishes the grades that have changed.
+    pub async fn save(mut self, tx: &mut Tx) -> Result<()> {
+        let now = self.now;
+        for (id, mut organization) in std::mem::take(&mut self.organizations) {
+            if id == OrganizationId::NONE && organization.record.sums.total == 0 {
+                tx.defer_exec(DELETE_POSTURE, vec![id.into()]).await?;
+                continue;
+            }
+            let judgement = judge_organization(&organization.record, &organization.policy, now);
+            organization.record.findings = judgement.findings;
+            organization.record.judged = judgement.shown;
+            organization.next_at = earliest(judgement.next_at, organization.record.window_ends_at);
+            let has_changed = judgement.grades != organization.grades;
+            organization.grades = judgement.grades;
+            let after = (organization.record, organization.next_at);
+            if !organization.is_new && !has_changed && after == organization.before {
+                continue;
+            }
+            let values = posture_values(id, organization.grades, &after.0, after.1)?;
+            tx.defer_exec(if organization.is_new { INSERT_POSTURE } else { UPDATE_POSTURE }, values).await?;
+            if has_changed && let Some(posture) = get_posture(tx, id).await? {
+                events::publish(tx, &BACKUP_POSTURE_CHANGED, id, &posture).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn load_organization(&mut self, tx: &mut Tx, id: OrganizationId) -> Result<()> {
+        if self.organizations.contains_key(&id) {
+            return Ok(());
+        }
+        let policy = self.policies.get_of_organization(tx, id).await?;
+        let stored: Option<StoredPosture> = tx.find(POSTURE, args![id]).await?;
+        let is_new = stored.is_none();
+        let stored = stored.unwrap_or_else(StoredPosture::new);
+        let before = (stored.record.clone(), stored.next_at);
+        let zone_name = zone_of(&policy);
+        let zone = find_zone(&zone_name);
+        let mut record = stored.record;
+        if record.zone != zone_name {
+            // A new one may have been hidden before.
+            count_again(tx, id, &mut record, &zone, self.now).await?;
+            record.zone = zone_name;
+        }
+        shorten_window(tx, id, &mut record, self.now).await?;
+        record.forget_old_days(&zone, self.now);
+        let loaded =
+            LoadedOrganization { is_new, grades: stored.grades, record, next_at: stored.next_at, policy, zone, before };
+        self.organizations.insert(id, loaded);
+        Ok(())
+    }
+
+    fn count_run(&mut self, id: OrganizationId, run: &RunFacts<'_>) {
+        let now = self.now;
+        let Some(organization) = self.organizations.get_mut(&id) else { return };
+        let record = &mut organization.record;
+        let is_success = run.status.is_success();
+        match run.kind {
+            JobKind::Backup => {
+                record.count_run(run.status, run.ended_at, 1, &organization.zone, now);
+                if is_success {
+                    record.first_success_at = min_time(record.first_success_at, run.ended_at);
+                }
+            }
+            JobKind::Verify if is_success => record.verified_at = record.verified_at.max(Some(run.ended_at)),
+            JobKind::RestoreTest if is_success => {
+                record.restore_tested_at = record.restore_tested_at.max(Some(run.ended_at));
+            }
+            JobKind::Verify | JobKind::RestoreTest | JobKind::Prune => {}
+        }
+    }
+
+    /// Judges the scheduled runs of a device, and counts those that were missed, or came after all.
+    async fn judge_schedule(
+        &mut self,
+        tx: &mut Tx,
+        device: &ScheduledDevice<'_>,
+        policy: &BackupPolicy,
+        record: &mut DeviceRecord,
+    ) -> Result<Option<Timestamp>> {
+        let now = self.now;
+        let covered = list_covered(tx, device, record).await?;
+        // A run was missed by the organization that the device belonged to then.
+        for run in &covered {
+            // It may have been deleted since.
+            if Self::find_organization(tx, run.organization_id).await?.is_some() {
+                self.load_organization(tx, run.organization_id).await?;
+            }
+        }
+        let outcome = judge_schedule(tx, device, policy, record, covered, now).await?;
+        for (id, at, by) in outcome.missed {
+            if let Some(organization) = self.organizations.get_mut(&id) {
+                organization.record.count_run(RunStatus::Missed, at, by, &organization.zone, now);
+            }
+        }
+        Ok(outcome.next_at)
+    }
+
+    /// Moves what a device adds to where it belongs now.
+    fn move_share(&mut self, before: &StoredDevice, id: OrganizationId, share: &DeviceShare) {
+        if let Some(left) = self.organizations.get_mut(&before.organization_id) {
+            left.record.sums.add(&before.share, -1);
+        }
+        if let Some(joined) = self.organizations.get_mut(&id) {
+            joined.record.sums.add(share, 1);
+        }
+    }
+}
+
+async fn add_run(tx: &mut Tx, id: DeviceId, record: &mut DeviceRecord, run: &RunFacts<'_>) -> Result<()> {
+    if let FailureCount::CountFrom(after) = record.add_run(run) {
+        (record.failures, record.failing_since) = tx.get_one(FAILURES_AFTER, args![id, after]).await?;
+    }
+    Ok(())
+}
+
+/// Takes runs out of the window of 24 hours that have left it.
+async fn shorten_window(
+    tx: &mut Tx,
+    id: OrganizationId,
+    record: &mut OrganizationRecord,
+    now: Timestamp,
+) -> Result<()> {
+    let until = now.plus_ms(-DAY_WINDOW_MS);
+    let Some(from) = record.window_from.filter(|_| record.window_ends_at.is_some_and(|at| at <= now)) else {
+        return Ok(());
+    };
+    let left: Vec<(String, i64)> = tx.list(RUNS_BETWEEN, args![id, from, until]).await?;
+    for (status, runs) in left {
+        record.window.add(RunStatus::from_stored(&status)?, -runs);
+    }
+    record.window_from = Some(until);
+    let first: Option<Timestamp> = tx.get_one(FIRST_RUN_AFTER, args![id, until]).await?;
+    record.window_ends_at = first.map(|first| first.plus_ms(DAY_WINDOW_MS));
+    Ok(())
+}
+
+/// Counts the days of the strip anew, in another zone, and the last 24 hours.
+async fn count_again(
+    tx: &mut Tx,
+    id: OrganizationId,
+    record: &mut OrganizationRecord,
+    zone: &TimeZone,
+    now: Timestamp,
+) -> Result<()> {
+    let runs: Vec<(i64, String, i64)> = tx.list(RUNS_BY_QUARTER, args![id, now.plus_ms(-STRIP_MS)]).await?;
+    record.days = BTreeMap::new();
+    for (quarter, status, runs) in runs {
+        let at = Timestamp::from_millis(quarter * QUARTER_MS);
+        record.count_day(RunStatus::from_stored(&status)?, at, runs, zone, now);
+    }
+    let from = now.plus_ms(-DAY_WINDOW_MS);
+    let window: Vec<(String, i64)> = tx.list(RUNS_BETWEEN, args![id, from, Timestamp::from_millis(i64::MAX)]).await?;
+    (record.window, record.window_from) = (super::RunCounts::default(), Some(from));
+    for (status, runs) in window {
+        record.window.add(RunStatus::from_stored(&status)?, runs);
+    }
+    let first: Option<Timestamp> = tx.get_one(FIRST_RUN_AFTER, args![id, from]).await?;
+    record.window_ends_at = first.map(|first| first.plus_ms(DAY_WINDOW_MS));
+    Ok(())
+}
+
+impl StoredPosture {
+    fn new() -> Self {
+        StoredPosture {
+            grades: Grades { protection: Health::Unknown, recoverability: Health::Unknown },
+            record: OrganizationRecord::default(),
+            next_at: None,
+        }
+    }
+}
+
+fn posture_values(
+    id: OrganizationId,
+    grades: Grades,
+    record: &OrganizationRecord,
+    next_at: Option<Timestamp>,
+) -> Result<Vec<Value>> {
+    let OrganizationRecord { sums, window, .. } = record;
+    let columns = PostureColumns {
+        organization_id: id.into(),
+        protection_health: grades.protection.as_str().into(),
+        recoverability_health: grades.recoverability.as_str().into(),
+        health: grades.overall().as_str().into(),
+        total: sums.total.into(),
+        in_scope: sums.in_scope.into(),
+        protected: sums.protected.into(),
+        never_succeeded: sums.never_succeeded.into(),
+        success: window.success.into(),
+        warning: window.warning.into(),
+        failed: window.failed.into(),
+        missed: window.missed.into(),
+        size_bytes: sums.size_bytes.into(),
+        record: to_json(record)?.into(),
+        next_at: next_at.into(),
+    };
+    Ok(columns.into_vec())
+}
+
+impl StoredDevice {
+    fn new(device: &InventoryDevice) -> Self {
+        StoredDevice {
+            organization_id: device.organization_id,
+            class: device.class,
+            known_since: device.created_at,
+            record: DeviceRecord::default(),
+            share: DeviceShare::default(),
+            findings: Vec::new(),
+            next_at: None,
+        }
+    }
+
+    /// The device as the inventory had it when it was judged last.
+    pub fn to_inventory(&self, id: DeviceId) -> InventoryDevice {
+        InventoryDevice { id, organization_id: self.organization_id, class: self.class, created_at: self.known_since }
+    }
+
+    fn differs_from(&self, other: &StoredDevice) -> bool {
+        self.organization_id != other.organization_id
+            || self.class != other.class
+            || self.record != other.record
+            || self.share != other.share
+            || self.findings != other.findings
+            || self.next_at != other.next_at
+    }
+
+    fn to_values(&self, id: DeviceId) -> Result<Vec<Value>> {
+        let severity = self.findings.iter().map(|finding| finding.severity as i64 + 1).max().unwrap_or(0);
+        let in_scope = self.share.in_scope == 1;
+        let columns = DeviceColumns {
+            device_id: id.into(),
+            organization_id: self.organization_id.into(),
+            class: self.class.as_str().into(),
+            known_since: self.known_since.into(),
+            record: to_json(&self.record)?.into(),
+            share: to_json(&self.share)?.into(),
+            findings: to_json(&self.findings)?.into(),
+            severity: severity.into(),
+            last_success_at: self.record.last_success_at.filter(|_| in_scope).into(),
+            verified_at: self.record.verified_at.filter(|_| in_scope).into(),
+            failures: if in_scope { self.record.failures } else { 0 }.into(),
+            next_at: self.next_at.into(),
+        };
+        Ok(columns.into_vec())
+    }
+}

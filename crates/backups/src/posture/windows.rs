@@ -1,0 +1,39 @@
+//! When a scheduled run counts as done.
+//!
+//! Machines start late, and backups take long: a run counts if it was under way at any time of a window around the scheduled
+//! moment. The windows of two moments do not overlap.
+
+use feature_kit::schedule::CronSchedule;
+use kernel::base::{HOUR_MS, Timestamp};
+
+/// A run may come so much later than scheduled, and half of the time to the next one at most.
+const LATE_MS_MAX: i64 = 4 * HOUR_MS;
+/// A run may come so much earlier, and a quarter of that time at most.
+const EARLY_MS_MAX: i64 = HOUR_MS;
+
+/// The window of a scheduled run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunWindow {
+    pub scheduled_at: Timestamp,
+    pub opens_at: Timestamp,
+    /// From here on a run that has not come is missed.
+    pub closes_at: Timestamp,
+}
+
+impl RunWindow {
+    /// The window of the first moment after `after`; none where the schedule ends.
+    pub fn next_after(schedule: &CronSchedule, after: Timestamp) -> Option<RunWindow> {
+        let scheduled_at = schedule.next_after(after)?;
+        let gap_ms = schedule.next_after(scheduled_at)?.as_millis() - scheduled_at.as_millis();
+        Some(RunWindow {
+            scheduled_at,
+            opens_at: scheduled_at.plus_ms(-(gap_ms / 4).min(EARLY_MS_MAX)),
+            closes_at: scheduled_at.plus_ms((gap_ms / 2).min(LATE_MS_MAX)),
+        })
+    }
+
+    /// Whether a run was under way within the window.
+    pub fn is_met_by(&self, started_at: Timestamp, ended_at: Timestamp) -> bool {
+        started_at < self.closes_at && ended_at >= self.opens_at
+    }
+}

@@ -1,0 +1,163 @@
+//! SQL of the lists of machines. The columns that filters need are read along an index first, then the records of the page.
+
+use std::collections::BTreeMap;
+
+use clouds::MachineState;
+use kernel::base::{RecordId, Result, StringEnum, Timestamp};
+use kernel::http::{json_size, load_records};
+use kernel::store::delta::{ChangeWalk, Delta};
+use kernel::store::{
+    ArmSql, ChangeKey, Db, FromRow, IndexWalk, ListKey, Row, RowBudget, Select, Value, fill_page, pair_rows,
+};
+use people::organizations::OrganizationId;
+
+use super::super::store::{READ, StoredVm};
+use super::super::{Vm, VmId};
+use super::{Filter, FilteredVm, VmListKey};
+use crate::providers::ProviderId;
+
+/// The columns that filters need, of machines that are in the list.
+const BRIEFS: ArmSql =
+    ArmSql::new(BriefColumns::LIST, "vms", &["created_at", "id"]).where_condition("deleted_at IS NULL");
+
+kernel::columns! {
+    struct BriefColumns { updated_at, sequence, id, created_at, provider_id, region, state, organization_id, tags, name }
+}
+
+kernel::statements! {
+    BY_CREATION = kernel::arm!(BRIEFS.use_index("vms_by_creation"));
+    BY_PROVIDER = kernel::arm!(BRIEFS.use_index("vms_by_provider").where_equal(&["provider_id"]));
+    BY_ORGANIZATION = kernel::arm!(BRIEFS.use_index("vms_by_organization").where_equal(&["organization_id"]));
+    /// The list adds the index and the order of changes.
+    CHANGES = kernel::sql!["SELECT ", BriefColumns::LIST, " FROM vms WHERE tenant_id = $1"];
+}
+
+const DELTA: Delta = Delta { key: "id" };
+
+/// Machines that are read at once: one with many tags is some kilobytes.
+const READ_ROWS: usize = 100;
+
+/// A row of [`BriefColumns`].
+struct VmSummaryRow {
+    id: VmId,
+    created_at: Timestamp,
+    changed: ChangeKey<VmId>,
+    provider_id: ProviderId,
+    region: String,
+    state: MachineState,
+    organization_id: Option<OrganizationId>,
+    tags: BTreeMap<String, String>,
+    name: String,
+}
+
+impl FromRow for VmSummaryRow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        const AT: BriefColumns<usize> = BriefColumns::AT;
+        Ok(kernel::read_record!(row, BriefColumns => VmSummaryRow {
+            id, created_at, provider_id, region, organization_id, name;
+            changed: ChangeKey::from_row(row)?,
+            state: MachineState::from_stored(&row.get::<String>(AT.state)?)?,
+            tags: row.get_json(AT.tags)?,
+        }))
+    }
+}
+
+impl VmSummaryRow {
+    fn matches_filter(&self, filter: &Filter) -> bool {
+        filter.matches_vm(&FilteredVm {
+            provider_id: self.provider_id,
+            region: &self.region,
+            state: self.state,
+            organization_id: self.organization_id,
+            tags: &self.tags,
+            name: &self.name,
+        })
+    }
+
+    fn list_key(&self, filter: &Filter) -> VmListKey {
+        match filter.updated_since {
+            Some(_) => ListKey::Change(self.changed),
+            None => ListKey::Newest((self.created_at, self.id)),
+        }
+    }
+}
+
+/// A page of machines, and the key after which the next page starts.
+pub async fn list_vms(
+    db: &Db,
+    filter: &Filter,
+    after: Option<VmListKey>,
+    limit: usize,
+) -> Result<(Vec<Vm>, Option<VmListKey>)> {
+    let (rows, next) = match filter.updated_since {
+        Some(since) => list_changes(db, filter, since, after, limit).await?,
+        None => list_newest(db, filter, after, limit).await?,
+    };
+    load_records(
+        &rows,
+        next,
+        |_| READ_ROWS,
+        json_size,
+        |part| async move {
+            let select = Select::new(READ).where_in("v.id", part.iter().map(|row| row.id)).limit(part.len());
+            let stored: Vec<StoredVm> = db.select(&select).await?;
+            let pairs = pair_rows(part, |row| row.id, stored, |stored| stored.record.id);
+            // A machine that has changed meanwhile may no longer match; in the order of changes it comes later.
+            let still_listed = |row: &VmSummaryRow, stored: &StoredVm| match filter.updated_since {
+                Some(_) => stored.change_key() == row.changed,
+                None => stored.record.deleted_at.is_none() && matches_record(filter, &stored.record),
+            };
+            let pairs = pairs.filter(|(row, stored)| still_listed(row, stored));
+            Ok(pairs.map(|(row, stored)| (row.list_key(filter), stored.record)).collect())
+        },
+    )
+    .await
+}
+
+fn matches_record(filter: &Filter, record: &Vm) -> bool {
+    let details = &record.details;
+    filter.matches_vm(&FilteredVm {
+        provider_id: details.provider_id,
+        region: &details.region,
+        state: details.state,
+        organization_id: details.organization_id,
+        tags: &details.tags,
+        name: &details.name,
+    })
+}
+
+type SummaryPage = (Vec<VmSummaryRow>, Option<VmListKey>);
+
+async fn list_newest(db: &Db, filter: &Filter, after: Option<VmListKey>, limit: usize) -> Result<SummaryPage> {
+    let below = after.and_then(ListKey::newest).unwrap_or((Timestamp::from_millis(i64::MAX), VmId::NONE));
+    let least = (Timestamp::from_millis(0), VmId::NONE);
+    let (text, values) = match (&filter.provider_id, &filter.organization_id) {
+        (Some(ids), _) => (BY_PROVIDER, ids.iter().map(|id| vec![Value::from(*id)]).collect()),
+        (None, Some(ids)) => (BY_ORGANIZATION, ids.iter().map(|id| vec![Value::from(*id)]).collect()),
+        (None, None) => (BY_CREATION, vec![Vec::new()]),
+    };
+    let walk = IndexWalk::new(text, values, least..below, filter.is_exact());
+    let creation = |row: &VmSummaryRow| (row.created_at, row.id);
+    let (rows, next) = walk.load_page(db, limit, creation, |row| row.matches_filter(filter)).await?;
+    Ok((rows, next.map(ListKey::Newest)))
+}
+
+/// Changed machines in the order of changes, those that have left the list too.
+async fn list_changes(
+    db: &Db,
+    filter: &Filter,
+    since: Timestamp,
+    after: Option<VmListKey>,
+    limit: usize,
+) -> Result<SummaryPage> {
+    let select = Select::new(CHANGES).use_index("vms_by_change");
+    let walk = &ChangeWalk { delta: DELTA, select, since, until: db.last_tick().await?, with_values: None };
+    let start = (after.and_then(ListKey::change), limit, limit + 1);
+    let changed = |row: &VmSummaryRow| row.changed;
+    let (rows, next) = fill_page(&mut RowBudget::default(), start, changed, |after, rows| async move {
+        let step = walk.read_step(db, after, rows, changed).await?;
+        Ok(step.retain_matches(|row| row.matches_filter(filter)))
+    })
+    .await?;
+    Ok((rows, next.map(ListKey::Change)))
+}
