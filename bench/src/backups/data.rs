@@ -93,6 +93,9 @@ pub struct Customer {
     pub next_at: Option<Timestamp>,
 }
 
+/// The job of all backups.
+pub const JOB: &str = "nightly";
+
 /// A run that a device has reported.
 #[derive(Clone, Copy)]
 pub struct Run {
@@ -118,6 +121,7 @@ impl Run {
     fn facts(&self) -> RunFacts<'_> {
         let is_backup = self.kind == JobKind::Backup && self.status.is_success();
         RunFacts {
+            job: JOB,
             kind: self.kind,
             status: self.status,
             started_at: self.started_at,

@@ -8,7 +8,7 @@ use kernel::store::{Value, to_json};
 use tenant_control::features::devices::DeviceId;
 use tenant_control::features::organizations::OrganizationId;
 
-use super::data::{Machine, Run};
+use super::data::{JOB, Machine, Run};
 use crate::harness::Outcome;
 
 kernel::columns! {
@@ -54,7 +54,7 @@ pub fn run_row(
         external_id: external_id.into(),
         device_id: device.into(),
         organization_id: organization.into(),
-        job: if is_backup { "nightly" } else { "check" }.into(),
+        job: if is_backup { JOB } else { "check" }.into(),
         kind: run.kind.as_str().into(),
         tool: "restic".into(),
         target: run.target.into(),

@@ -11,30 +11,29 @@ use crate::cause::cause_of_message_id;
 use crate::documents::for_each_document;
 use crate::lines::{LineMeaning, split_lines};
 use crate::loose::{LooseField, LooseObject};
-use crate::reading::{RunSummary, ToolReading, parse_repository, parse_snapshot_id};
+use crate::reading::{RunSummary, ToolReading, parse_snapshot_id};
 use crate::text::clean_line;
-use crate::times::parse_time;
 
 pub fn read_output(output: &ToolOutput<'_>) -> ToolReading {
     let mut reading = ToolReading::default();
-    for_each_document(output.stdout, |message: BorgMessage| read_message(&mut reading, output, &message));
+    for_each_document(output.stdout, |message: BorgMessage| read_message(&mut reading, &message));
     if reading.made_snapshot().is_none() {
         // Without an archive stdout is empty, or it is the log of a wrapper that joins the streams.
         reading = ToolReading::default();
-        read_log(&mut reading, output, output.stdout);
+        read_log(&mut reading, output.stdout);
     }
-    read_log(&mut reading, output, output.stderr);
+    read_log(&mut reading, output.stderr);
     reading
 }
 
-fn read_log(reading: &mut ToolReading, output: &ToolOutput<'_>, stream: &str) {
+fn read_log(reading: &mut ToolReading, stream: &str) {
     for line in split_lines(stream) {
         let (plain, message) = split_message(line);
         if !plain.is_empty() {
             read_plain_line(reading, &clean_line(plain));
         }
         if let Some(message) = message {
-            read_message(reading, output, &message);
+            read_message(reading, &message);
         }
     }
 }
@@ -54,18 +53,12 @@ struct BorgMessage {
     status: LooseField,
     #[serde(default)]
     archive: LooseObject<BorgArchive>,
-    #[serde(default)]
-    encryption: LooseObject<BorgEncryption>,
-    #[serde(default)]
-    repository: LooseObject<BorgRepository>,
 }
 
 #[derive(Deserialize)]
 struct BorgArchive {
     #[serde(default)]
     id: LooseField,
-    #[serde(default)]
-    start: LooseField,
     #[serde(default)]
     stats: LooseObject<BorgStats>,
 }
@@ -80,18 +73,6 @@ struct BorgStats {
     nfiles: LooseField,
 }
 
-#[derive(Deserialize)]
-struct BorgEncryption {
-    #[serde(default)]
-    mode: LooseField,
-}
-
-#[derive(Deserialize)]
-struct BorgRepository {
-    #[serde(default)]
-    location: LooseField,
-}
-
 /// A question without a line break can stand before a message: `Enter passphrase for key …: {"type": …`.
 fn split_message(line: &str) -> (&str, Option<BorgMessage>) {
     let Some(start) = line.find("{\"") else { return (line, None) };
@@ -102,12 +83,9 @@ fn split_message(line: &str) -> (&str, Option<BorgMessage>) {
     }
 }
 
-fn read_message(reading: &mut ToolReading, output: &ToolOutput<'_>, message: &BorgMessage) {
-    if let Some(location) = message.repository.0.as_ref().and_then(|repository| repository.location.as_text()) {
-        reading.repository = parse_repository(location);
-    }
+fn read_message(reading: &mut ToolReading, message: &BorgMessage) {
     if let Some(archive) = &message.archive.0 {
-        reading.summary = Some(read_summary(output, archive, message.encryption.0.as_ref()));
+        reading.summary = Some(read_summary(archive));
     }
     match message.message_type.as_text() {
         Some("log_message") => read_log_message(reading, message),
@@ -116,23 +94,16 @@ fn read_message(reading: &mut ToolReading, output: &ToolOutput<'_>, message: &Bo
     }
 }
 
-fn read_summary(output: &ToolOutput<'_>, archive: &BorgArchive, encryption: Option<&BorgEncryption>) -> RunSummary {
+fn read_summary(archive: &BorgArchive) -> RunSummary {
     let no_stats = BorgStats::default();
     let stats = archive.stats.0.as_ref().unwrap_or(&no_stats);
     RunSummary {
         is_dry_run: false,
         snapshot_id: archive.id.as_text().and_then(parse_snapshot_id),
-        snapshot_at_ms: archive.start.as_text().and_then(|text| parse_time(text, output.zone_offset_ms)),
         size_bytes: stats.original_size.as_count(),
         added_bytes: stats.deduplicated_size.as_count(),
         files: stats.nfiles.as_count(),
-        encrypted: encryption.and_then(|encryption| encryption.mode.as_text()).map(is_encrypted),
     }
-}
-
-/// The modes `authenticated` and `authenticated-blake2` sign what they store and do not encrypt it.
-fn is_encrypted(mode: &str) -> bool {
-    mode != "none" && !mode.starts_with("authenticated")
 }
 
 /// The list of a dry run marks every file with `-`. A run that made an archive was none.

@@ -14,7 +14,6 @@ mod loose;
 mod reading;
 mod restic;
 mod text;
-mod times;
 mod verdict;
 
 #[cfg(test)]
@@ -24,7 +23,7 @@ mod tests;
 /// The code of a verification that found what is stored to be damaged.
 pub const ERRORS_FOUND: &str = "errors_found";
 
-pub use text::DETAIL_CHARS_MAX;
+pub use text::{DETAIL_CHARS_MAX, clean_line};
 pub use verdict::REASONS_MAX;
 
 /// The tools whose output is judged here.
@@ -67,8 +66,6 @@ pub struct ToolOutput<'a> {
     pub exit_code: i64,
     pub stdout: &'a str,
     pub stderr: &'a str,
-    /// How far the zone of the device is ahead of UTC: borg prints times without a zone.
-    pub zone_offset_ms: i64,
 }
 
 /// Why a run is not a success. The codes are stable; `reason_codes` lists them.
@@ -86,17 +83,11 @@ pub struct JudgedRun {
     pub reasons: Vec<RunReason>,
     /// The snapshot of restic or the archive of borg that a backup made; none for a dry run.
     pub snapshot_id: Option<String>,
-    /// When the tool began to read: that is the moment a snapshot stands for. restic says it since 0.17.
-    pub snapshot_at_ms: Option<i64>,
     /// All that the snapshot protects, before compression and deduplication.
     pub size_bytes: Option<i64>,
     /// What the repository has grown by.
     pub added_bytes: Option<i64>,
     pub files: Option<i64>,
-    /// False for a borg repository without encryption. restic always encrypts.
-    pub encrypted: Option<bool>,
-    /// Where borg says its repository is, without credentials. restic does not say.
-    pub repository: Option<String>,
 }
 
 /// Judges one run. Blocking: it uses processor time in proportion to the output.

@@ -2,13 +2,11 @@
 
 use crate::cause::FailureCause;
 use crate::lines::{KeptLines, LineMeaning};
-use crate::text::clean_detail;
 
 #[derive(Debug, Default)]
 pub struct ToolReading {
     /// What the last summary says. A run may print several, and only the last one is what it ended with.
     pub summary: Option<RunSummary>,
-    pub repository: Option<String>,
     pub problems: KeptLines,
     pub hints: KeptLines,
     /// Said by the tool in a field and not in a sentence. The last one is why it gave up.
@@ -23,11 +21,9 @@ pub struct ToolReading {
 pub struct RunSummary {
     pub is_dry_run: bool,
     pub snapshot_id: Option<String>,
-    pub snapshot_at_ms: Option<i64>,
     pub size_bytes: Option<i64>,
     pub added_bytes: Option<i64>,
     pub files: Option<i64>,
-    pub encrypted: Option<bool>,
 }
 
 impl ToolReading {
@@ -50,10 +46,4 @@ impl ToolReading {
 pub fn parse_snapshot_id(text: &str) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
     (!text.is_empty() && text.len() <= 128 && text.bytes().all(is_plain)).then(|| text.to_owned())
-}
-
-/// A repository as it is shown: where it is, without its credentials.
-pub fn parse_repository(text: &str) -> Option<String> {
-    let location = clean_detail(text);
-    (!location.is_empty()).then_some(location)
 }

@@ -12,7 +12,6 @@ use crate::lines::{LineMeaning, split_lines};
 use crate::loose::{LooseField, LooseObject};
 use crate::reading::{RunSummary, ToolReading, parse_snapshot_id};
 use crate::text::clean_line;
-use crate::times::parse_time;
 
 /// The code of restic for "some source data could not be read".
 pub const EXIT_INCOMPLETE: i64 = 3;
@@ -59,8 +58,6 @@ struct ResticMessage {
     dry_run: LooseField,
     #[serde(default)]
     snapshot_id: LooseField,
-    #[serde(default)]
-    backup_start: LooseField,
     #[serde(default)]
     total_files_processed: LooseField,
     #[serde(default)]
@@ -113,11 +110,9 @@ fn read_summary(message: &ResticMessage) -> RunSummary {
     RunSummary {
         is_dry_run: message.dry_run.is_true(),
         snapshot_id: message.snapshot_id.as_text().and_then(parse_snapshot_id),
-        snapshot_at_ms: message.backup_start.as_text().and_then(|text| parse_time(text, 0)),
         size_bytes: message.total_bytes_processed.as_count(),
         added_bytes: message.data_added_packed.as_count().or_else(|| message.data_added.as_count()),
         files: message.total_files_processed.as_count(),
-        encrypted: Some(true),
     }
 }
 
@@ -221,7 +216,7 @@ const MISSING_PATH_END: &str = " does not exist, skipping";
 fn read_plain_stdout(reading: &mut ToolReading, line: &str) {
     let id = line.strip_prefix("snapshot ").and_then(|rest| rest.strip_suffix(" saved")).and_then(parse_snapshot_id);
     if id.is_some() {
-        reading.summary = Some(RunSummary { snapshot_id: id, encrypted: Some(true), ..RunSummary::default() });
+        reading.summary = Some(RunSummary { snapshot_id: id, ..RunSummary::default() });
     } else if line.starts_with("Would add to the repo") {
         reading.summary = Some(RunSummary { is_dry_run: true, ..RunSummary::default() });
     } else if PROBLEM_STARTS.iter().any(|start| line.starts_with(start)) || line.ends_with(MISSING_PATH_END) {

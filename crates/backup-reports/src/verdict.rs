@@ -30,12 +30,9 @@ pub fn judge_reading(output: &ToolOutput<'_>, reading: ToolReading) -> JudgedRun
         status,
         reasons: if status == RunStatus::Success { Vec::new() } else { list_reasons(causes, shown) },
         snapshot_id: snapshot_id.filter(|_| output.kind == JobKind::Backup),
-        snapshot_at_ms: figures.snapshot_at_ms,
         size_bytes: figures.size_bytes,
         added_bytes: figures.added_bytes,
         files: figures.files,
-        encrypted: figures.encrypted,
-        repository: reading.repository,
     }
 }
 

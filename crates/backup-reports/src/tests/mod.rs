@@ -9,7 +9,7 @@ mod samples;
 use crate::{BackupTool, JobKind, JudgedRun, ToolOutput, judge_run};
 
 fn judge(tool: BackupTool, kind: JobKind, exit_code: i64, stdout: &str, stderr: &str) -> JudgedRun {
-    judge_run(&ToolOutput { tool, kind, exit_code, stdout, stderr, zone_offset_ms: 0 })
+    judge_run(&ToolOutput { tool, kind, exit_code, stdout, stderr })
 }
 
 fn codes(run: &JudgedRun) -> Vec<&'static str> {

@@ -182,13 +182,3 @@ fn no_reason_holds_a_password() {
     let located = r#"{"archive": {"id": "1"}, "repository": {"location": "ssh://joe:hunter2@host1/./repo"}}"#;
     assert_eq!(judge(Borg, Backup, 0, located, "").repository.as_deref(), Some("ssh://joe:***@host1/./repo"));
 }
-
-#[test]
-fn modes_that_only_sign_are_not_encrypted() {
-    for (mode, encrypted) in
-        [("none", false), ("authenticated", false), ("authenticated-blake2", false), ("keyfile", true)]
-    {
-        let stdout = ARCHIVE.replace("repokey", mode);
-        assert_eq!(judge(Borg, Backup, 0, &stdout, "").encrypted, Some(encrypted), "{mode}");
-    }
-}

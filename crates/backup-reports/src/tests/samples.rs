@@ -44,7 +44,6 @@ impl Sample {
             exit_code: self.exit_code,
             stdout: &self.stdout,
             stderr: &self.stderr,
-            zone_offset_ms: 3_600_000,
         })
     }
 }
@@ -85,34 +84,24 @@ fn every_sample_is_expected_to_be_something() {
 }
 
 #[test]
-fn figures_of_old_restic_are_read_without_a_time() {
+fn figures_of_old_restic_are_read() {
     let run = judge_sample("restic-0.14/good");
     assert_eq!(run.snapshot_id.as_deref(), Some("9135341f"));
     assert_eq!((run.size_bytes, run.added_bytes, run.files), (Some(90_000), Some(91_752), Some(3)));
-    assert_eq!((run.snapshot_at_ms, run.encrypted, run.repository), (None, Some(true), None));
 }
 
 #[test]
-fn figures_of_new_restic_have_a_time_and_the_compressed_growth() {
+fn figures_of_new_restic_have_the_compressed_growth() {
     let run = judge_sample("restic-0.18/good");
     assert_eq!(run.snapshot_id.unwrap().len(), 64);
     assert_eq!((run.size_bytes, run.added_bytes, run.files), (Some(90_000), Some(91_272), Some(3)));
-    assert_eq!(run.snapshot_at_ms, Some(1_795_031_859_380));
 }
 
 #[test]
-fn figures_of_borg_are_in_the_zone_of_the_device() {
+fn figures_of_borg_are_read() {
     let run = judge_sample("borg-1.2/good");
     assert!(run.snapshot_id.unwrap().starts_with("085ac459"));
     assert_eq!((run.size_bytes, run.added_bytes, run.files), (Some(90_509), Some(90_644), Some(3)));
-    // 20:05:05 where the clocks are an hour ahead of UTC.
-    assert_eq!(run.snapshot_at_ms, Some(1_795_032_305_000 - 3_600_000));
-    assert_eq!((run.encrypted, run.repository.as_deref()), (Some(true), Some("/srv/brepo-b12")));
-}
-
-#[test]
-fn a_borg_repository_without_encryption_is_seen() {
-    assert_eq!(judge_sample("borg-1.2/unencrypted").encrypted, Some(false));
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub async fn list_customers(
     limit: usize,
 ) -> Result<PosturePage> {
     let (keys, next) = match &filter.organization_ids {
-        Some(ids) => (named_keys(db, ids, after).await?, None),
+        Some(ids) => cut_page(named_keys(db, ids, after).await?, limit),
         None => walk_keys(db, filter, after, limit).await?,
     };
     let wanted =
@@ -73,6 +73,14 @@ async fn named_keys(db: &Db, ids: &[OrganizationId], after: Option<OrganizationI
     keys.sort();
     keys.reverse();
     Ok(keys)
+}
+
+/// The first keys of a list, and the one after which the next page starts.
+fn cut_page(mut keys: Vec<OrganizationId>, limit: usize) -> (Vec<OrganizationId>, Option<OrganizationId>) {
+    let has_more = keys.len() > limit;
+    keys.truncate(limit);
+    let next = keys.last().copied().filter(|_| has_more);
+    (keys, next)
 }
 
 async fn walk_keys(

@@ -16,8 +16,6 @@ pub struct JobReport {
     pub kind: JobKind,
     pub started_at: Timestamp,
     pub ended_at: Timestamp,
-    /// The offset of the sender's clock from UTC.
-    pub offset_ms: i64,
     pub target: String,
     pub evidence: Evidence,
 }
@@ -50,6 +48,8 @@ const MESSAGE_CHARS_MAX: usize = 1_000;
 pub const AHEAD_MS_MAX: i64 = 10 * MINUTE_MS;
 /// A run that is older than this tells nothing of today, and its times are probably wrong.
 const AGE_MS_MAX: i64 = 366 * DAY_MS;
+/// A run that took longer began before its machine had the time.
+const LENGTH_MS_MAX: i64 = 31 * DAY_MS;
 
 impl FromBody for JobReport {
     fn from_fields(fields: &mut BodyFields) -> Option<Self> {
@@ -58,17 +58,18 @@ impl FromBody for JobReport {
         let job = fields.read_required("job", read_text);
         let kind = fields.read_required("kind", |field| field.read_enum());
         let target = fields.read_required("target", read_text);
-        let mut offset_ms = 0;
-        let started_at = fields.read_required("started_at", |field| {
-            let text = field.read_string()?;
-            offset_ms = parse_offset_ms(&text);
-            parse_time(field, &text)
-        });
+        let started_at = fields.read_required("started_at", |field| field.read_time());
         let ended_at = fields.read_required("ended_at", |field| field.read_time());
         if let (Some(started), Some(ended)) = (started_at, ended_at)
             && started > ended
         {
             fields.report_field("ended_at", "out_of_range", "must not be before started_at");
+        }
+        if let (Some(started), Some(ended)) = (started_at, ended_at)
+            && started.plus_ms(LENGTH_MS_MAX) < ended
+        {
+            let detail = "is more than 31 days before ended_at: check the clock of the device";
+            fields.report_field("started_at", "out_of_range", detail);
         }
         let tool = fields.read_required("tool", |field| field.read_enum());
         let evidence = match tool {
@@ -89,7 +90,6 @@ impl FromBody for JobReport {
             kind: kind?,
             started_at: started_at?,
             ended_at: ended_at?,
-            offset_ms,
             target: target?,
             evidence: evidence?,
         })
@@ -137,10 +137,11 @@ fn read_text(field: &mut BodyField<'_>) -> Option<String> {
     field.read_parsed("invalid_text", |text| Label::parse_line(text).map(Label::into_string))
 }
 
-/// A message is cut where it is too long: nobody is helped by losing the report.
+/// A message is cut where it is too long: nobody is helped by losing the report. Passwords of URLs and options are masked, as in
+/// what restic and borg print.
 fn read_message(field: &mut BodyField<'_>) -> Option<String> {
     let text = field.read_string()?;
-    Some(text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_CHARS_MAX).collect())
+    Some(backup_reports::clean_line(&text).chars().take(MESSAGE_CHARS_MAX).collect())
 }
 
 /// What a program has printed may hold anything that a string can.
@@ -148,27 +149,6 @@ fn read_output(field: &mut BodyField<'_>) -> Option<String> {
     match field.take_value() {
         Value::String(text) => Some(text),
         _ => field.report_error("wrong_type", "must be a string, as the tool has printed it"),
-    }
-}
-
-fn parse_time(field: &mut BodyField<'_>, text: &str) -> Option<Timestamp> {
-    match Timestamp::parse(text) {
-        Some(at) => Some(at),
-        None => field.report_error("invalid_time", "must be an RFC 3339 time such as 2026-01-31T08:00:00+01:00"),
-    }
-}
-
-/// The offset of an RFC 3339 time, which its parser has read before or will refuse.
-fn parse_offset_ms(text: &str) -> i64 {
-    let offset = text.len().checked_sub("+00:00".len()).and_then(|at| text.get(at..)).unwrap_or_default();
-    let (Some(sign), Some(hours), Some(minutes)) = (offset.get(..1), offset.get(1..3), offset.get(4..6)) else {
-        return 0;
-    };
-    let minutes: i64 = hours.parse::<i64>().unwrap_or(0) * 60 + minutes.parse::<i64>().unwrap_or(0);
-    match sign {
-        "+" => minutes * MINUTE_MS,
-        "-" => -minutes * MINUTE_MS,
-        _ => 0,
     }
 }
 

@@ -12,7 +12,7 @@ use people::organizations::OrganizationId;
 use super::input::{DeclaredRun, Evidence, JobReport};
 use super::{AcceptedReport, BACKUP_JOB_FAILED, JobOutcome, JobReason, JobRun, JobRunId, Tool};
 use crate::posture::device::RunFacts;
-use crate::posture::pending::store::{find_inventory_device, list_by_hostname};
+use crate::posture::pending::store::{find_inventory_device, find_namesakes};
 use crate::posture::store::{InventoryDevice, PostureUpdate};
 use crate::posture::{JobKind, RunStatus};
 
@@ -26,7 +26,7 @@ kernel::columns! {
 
 kernel::statements! {
     INSERT = RunColumns::INSERT;
-    FIND_ACCEPTED = "SELECT id, status, reasons FROM backup_runs WHERE tenant_id = $1 AND external_id = $2";
+    FIND_ACCEPTED = "SELECT id, status, reasons, device_id, kind, job FROM backup_runs WHERE tenant_id = $1 AND external_id = $2";
     /// Over all tenants.
     CLEAN = "DELETE FROM backup_runs WHERE (tenant_id, id) IN
         (SELECT r.tenant_id, r.id FROM backup_runs r WHERE r.received_at < $1 ORDER BY r.received_at LIMIT $2)";
@@ -103,7 +103,6 @@ pub fn judge_report(mut report: JobReport) -> JudgedReport {
                 exit_code,
                 stdout: &stdout,
                 stderr: &stderr,
-                zone_offset_ms: report.offset_ms,
             };
             accept_judged(tool, exit_code, judge_run(&output))
         }
@@ -172,11 +171,11 @@ pub async fn save_report(db: &Db, reach: IngestReach, judged: JudgedReport) -> R
         ingest_keys::confirm_ingest_key(tx, reach.key_id).await?;
         let JudgedReport { report, verdict } = judged;
         let Verdict { tool, tool_name, exit_code, status, reasons, outcome, has_found_errors } = verdict;
-        if let Some(before) = find_accepted(tx, &report.external_id).await? {
+        let device = resolve_device(tx, reach, &report.device).await?;
+        if let Some(before) = find_accepted(tx, &report, &device).await? {
             return Ok(SavedReport::Repeated(before));
         }
         report.check_times(now)?;
-        let device = resolve_device(tx, reach, &report.device).await?;
         let run = JobRun {
             id: JobRunId::new(tx.env()),
             external_id: report.external_id,
@@ -199,7 +198,9 @@ pub async fn save_report(db: &Db, reach: IngestReach, judged: JudgedReport) -> R
         // Before the run is stored: what is counted anew there would count it twice.
         update.update_organization(tx, device.organization_id).await?;
         insert_reported(tx, &device, &run).await?;
+        let failure = run.reasons.first().map_or("", |reason| &reason.detail);
         let facts = RunFacts {
+            job: &run.job,
             kind: run.kind,
             status,
             started_at: run.started_at,
@@ -207,6 +208,7 @@ pub async fn save_report(db: &Db, reach: IngestReach, judged: JudgedReport) -> R
             target: &run.target,
             size_bytes: run.outcome.size_bytes,
             has_found_errors,
+            failure,
         };
         let stored = PostureUpdate::find_stored(tx, device.id).await?;
         update.update_device(tx, &device, stored, Some(&facts)).await?;
@@ -242,14 +244,19 @@ async fn insert_reported(tx: &mut Tx, device: &InventoryDevice, run: &JobRun) ->
     insert_run(tx, row).await
 }
 
-async fn find_accepted(tx: &mut Tx, external_id: &str) -> Result<Option<AcceptedReport>> {
-    let found: Option<(JobRunId, String, String)> = tx.find(FIND_ACCEPTED, args![external_id]).await?;
-    let Some((id, status, reasons)) = found else { return Ok(None) };
+/// The run that was reported before under this external id. Two machines whose scripts make the same id would hide each other's
+/// failures: the second is refused.
+async fn find_accepted(tx: &mut Tx, report: &JobReport, device: &InventoryDevice) -> Result<Option<AcceptedReport>> {
+    type Found = (JobRunId, String, String, DeviceId, String, String);
+    let Some(found) = tx.find::<Found>(FIND_ACCEPTED, args![report.external_id]).await? else { return Ok(None) };
+    let (id, status, reasons, device_id, kind, job) = found;
+    if device_id != device.id || kind != report.kind.as_str() || job != report.job {
+        let detail = "is of a run that was reported before, of another device, kind or job: give every run an id of its own, \
+                      such as one with the device, the job and the time in it";
+        return Err(Error::invalid("/external_id", "duplicate", detail));
+    }
     Ok(Some(AcceptedReport { id, status: RunStatus::from_stored(&status)?, reasons: from_json(&reasons)? }))
 }
-
-/// Devices of one name that are looked at: a name that more of them share is ambiguous.
-const NAMESAKES_MAX: i64 = 50;
 
 /// The device that a report is of: named by its id, or by a hostname that no other device within the key's reach has.
 async fn resolve_device(tx: &mut Tx, reach: IngestReach, named: &str) -> Result<InventoryDevice> {
@@ -265,14 +272,9 @@ async fn resolve_device(tx: &mut Tx, reach: IngestReach, named: &str) -> Result<
             None => refused("unknown_reference", "there is no such device within reach of this ingest key"),
         };
     }
-    let namesakes = list_by_hostname(tx, named, NAMESAKES_MAX).await?;
-    // Within the key's own organization first: a device without one is a guess beside it.
-    let own = |device: &&InventoryDevice| reach.organization_id == Some(device.organization_id);
-    let reached: Vec<&InventoryDevice> = namesakes.iter().filter(|device| is_reached(device)).collect();
-    let of_own: Vec<&InventoryDevice> = reached.iter().copied().filter(own).collect();
-    match (of_own.as_slice(), reached.as_slice()) {
-        ([device], _) | ([], [device]) => Ok((*device).clone()),
-        ([], []) => refused(
+    match find_namesakes(tx, named, reach.organization_id).await?.as_slice() {
+        [device] => Ok(device.clone()),
+        [] => refused(
             "unknown_reference",
             "no device within reach of this ingest key has this hostname; names are compared whole, so web01 is not \
              web01.example.com. Give the device's id, or let its inventory agent report first.",

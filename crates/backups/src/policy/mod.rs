@@ -6,7 +6,7 @@ pub mod store;
 
 use feature_kit::schedule::CronSchedule;
 use fleet::devices::{DeviceId, Type};
-use kernel::base::{DAY_MS, HOUR_MS, Timestamp};
+use kernel::base::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -272,7 +272,12 @@ pub fn find_conflicts(policy: &BackupPolicy, set: &PolicyLevel) -> Vec<PolicyCon
     let mut conflicts = Vec::new();
     // In UTC: the hour that a change of clocks adds once a year is no fault of the schedule.
     let schedule = policy.schedule.as_ref().and_then(|given| CronSchedule::parse(&given.cron, "UTC").ok());
-    let gap_ms = schedule.as_ref().map(longest_gap_ms);
+    let gaps = schedule.as_ref().map(measure_gaps);
+    let gap_ms = gaps.map(|gaps| gaps.longest_ms);
+    if gaps.is_some_and(|gaps| gaps.shortest_ms < SHORTEST_GAP_MS) && set.schedule.is_some() {
+        let detail = "asks for a run more often than every 15 minutes".to_owned();
+        conflicts.push(PolicyConflict { pointer: "/schedule/cron", detail });
+    }
     let (server, workstation) = (policy.rpo_hours.server, policy.rpo_hours.workstation);
     if let Some(gap_ms) = gap_ms
         && gap_ms > server * HOUR_MS
@@ -306,24 +311,36 @@ fn kept_hours(retention: &Retention, gap_ms: Option<i64>) -> i64 {
     reaches.into_iter().max().unwrap_or(0)
 }
 
-/// How many runs of a schedule, and how long, are looked at for its longest gap: a month of runs every ten minutes.
+/// Scheduled runs that are missed are counted one by one.
+const SHORTEST_GAP_MS: i64 = 15 * MINUTE_MS;
+/// How many runs of a schedule, and how long, are looked at for its gaps: seven weeks of runs every fifteen minutes.
 const GAP_RUNS_MAX: usize = 5_000;
 const GAP_DAYS_MAX: i64 = 800;
 /// A Monday, so that a week of working hours is seen whole.
 const GAPS_FROM: Timestamp = Timestamp::from_millis(1_767_571_200_000);
 
-/// The longest time between two runs.
-fn longest_gap_ms(schedule: &CronSchedule) -> i64 {
-    let (mut at, mut longest) = (GAPS_FROM, 0);
-    let Some(mut before) = schedule.next_after(at) else { return i64::MAX };
+/// The shortest and the longest time between two runs.
+#[derive(Clone, Copy)]
+struct ScheduleGaps {
+    shortest_ms: i64,
+    longest_ms: i64,
+}
+
+fn measure_gaps(schedule: &CronSchedule) -> ScheduleGaps {
+    let mut gaps = ScheduleGaps { shortest_ms: i64::MAX, longest_ms: 0 };
+    let Some(mut at) = schedule.next_after(GAPS_FROM) else { return ScheduleGaps { longest_ms: i64::MAX, ..gaps } };
     for _ in 0..GAP_RUNS_MAX {
-        at = before;
-        let Some(next) = schedule.next_after(at) else { return i64::MAX };
-        longest = longest.max(next.as_millis() - at.as_millis());
-        before = next;
-        if before.as_millis() - GAPS_FROM.as_millis() > GAP_DAYS_MAX * DAY_MS {
+        let Some(next) = schedule.next_after(at) else { return ScheduleGaps { longest_ms: i64::MAX, ..gaps } };
+        let gap_ms = next.as_millis() - at.as_millis();
+        gaps = ScheduleGaps {
+            shortest_ms: gaps.shortest_ms.min(gap_ms),
+            longest_ms: gaps.longest_ms.max(gap_ms),
+        };
+        at = next;
+        let is_far = at.as_millis() - GAPS_FROM.as_millis() > GAP_DAYS_MAX * DAY_MS;
+        if is_far || gaps.shortest_ms < SHORTEST_GAP_MS {
             break;
         }
     }
-    longest
+    gaps
 }

@@ -106,16 +106,21 @@ pub struct Reason {
     pub device_id: Option<DeviceId>,
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
+    /// Of `failures` and `never_succeeded`: the job that failed last, its target, and why it failed.
+    #[schema(required)]
+    pub detail: Option<String>,
 }
 
 /// A reason before it is said of whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Finding {
     #[serde(deserialize_with = "read_name")]
     pub code: ReasonCode,
     #[serde(deserialize_with = "read_name")]
     pub severity: Severity,
     pub since: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 /// Numbers of runs by what became of them.

@@ -257,10 +257,17 @@ pub fn judge_organization(record: &OrganizationRecord, policy: &BackupPolicy, no
         |code: ReasonCode| record.findings.iter().find(|known| known.code == code).map(|known| known.since);
     let mut add = |code, severity, since: Option<Timestamp>| {
         let since = since.or_else(|| since_known(code)).unwrap_or(now);
-        judgement.findings.push(Finding { code, severity, since });
+        judgement.findings.push(Finding { code, severity, since, detail: None });
     };
     if !policy.enabled {
         add(ReasonCode::Disabled, Severity::Unknown, None);
+        if sums.reported > 0 {
+            // Devices whose own policy is switched on are judged all the same.
+            judgement.grades = Grades {
+                protection: protection_grade(sums).max(Health::Unknown),
+                recoverability: grade(sums.recovery_critical, sums.recovery_warning, 1),
+            };
+        }
         return judgement;
     }
     if sums.reported == 0 {
@@ -294,7 +301,7 @@ pub fn judge_organization(record: &OrganizationRecord, policy: &BackupPolicy, no
     judgement.next_at = moments.next;
     judgement.grades = Grades {
         protection: protection_grade(sums),
-        recoverability: recoverability_grade(record, &judgement.findings),
+        recoverability: recoverability_grade(sums, &judgement.findings),
     };
     judgement
 }
@@ -307,10 +314,9 @@ fn protection_grade(sums: &ShareSums) -> Health {
     )
 }
 
-fn recoverability_grade(record: &OrganizationRecord, findings: &[Finding]) -> Health {
-    let sums = &record.sums;
+fn recoverability_grade(sums: &ShareSums, findings: &[Finding]) -> Health {
     // Nothing can be recovered of what was never backed up.
-    let unknown = i64::from(record.first_success_at.is_none() || sums.never_succeeded == sums.in_scope);
+    let unknown = i64::from(sums.never_succeeded == sums.in_scope);
     let own = findings.iter().map(|finding| Health::from(finding.severity)).max().unwrap_or(Health::Ok);
     own.max(grade(sums.recovery_critical, sums.recovery_warning, unknown))
 }

@@ -48,9 +48,11 @@ kernel::statements! {
     UPDATE_POSTURE = PostureColumns::UPDATE;
     DELETE_POSTURE = "DELETE FROM backup_postures WHERE tenant_id = $1 AND organization_id = $2";
     DELETE_LEVEL = "DELETE FROM backup_configs WHERE tenant_id = $1 AND owner_id = $2";
-    /// Failed backups after a success that came late.
-    FAILURES_AFTER = "SELECT COUNT(*), MIN(ended_at) FROM backup_runs WHERE tenant_id = $1 AND device_id = $2
-        AND kind = 'backup' AND ended_at > $3 AND status = 'failed'";
+    /// Failed backups of a job on a target since the last success there.
+    FAILING = "SELECT COUNT(*), MIN(ended_at), MAX(ended_at) FROM backup_runs WHERE tenant_id = $1 AND device_id = $2
+        AND kind = 'backup' AND job = $3 AND target = $4 AND status = 'failed' AND ended_at > COALESCE((
+            SELECT MAX(ended_at) FROM backup_runs WHERE tenant_id = $1 AND device_id = $2
+            AND kind = 'backup' AND job = $3 AND target = $4 AND status IN ('success', 'warning')), -1)";
     RUNS_BETWEEN = "SELECT status, COUNT(*) FROM backup_runs WHERE tenant_id = $1 AND organization_id = $2
         AND kind = 'backup' AND ended_at > $3 AND ended_at <= $4 GROUP BY status";
     FIRST_RUN_AFTER = "SELECT MIN(ended_at) FROM backup_runs WHERE tenant_id = $1 AND organization_id = $2
@@ -178,6 +180,7 @@ impl PostureUpdate {
             add_run(tx, device.id, &mut stored.record, run).await?;
             self.count_run(device.organization_id, run);
         }
+        stored.record.forget_jobs(self.now);
         let judged = JudgedDevice {
             class: device.class,
             is_excluded: policy.excludes_device(device.id),
@@ -336,9 +339,13 @@ impl PostureUpdate {
     }
 }
 
+/// Adds a run, which is stored already.
 async fn add_run(tx: &mut Tx, id: DeviceId, record: &mut DeviceRecord, run: &RunFacts<'_>) -> Result<()> {
-    if let FailureCount::CountFrom(after) = record.add_run(run) {
-        (record.failures, record.failing_since) = tx.get_one(FAILURES_AFTER, args![id, after]).await?;
+    if record.add_run(run) == FailureCount::CountAgain {
+        let counted: (i64, Option<Timestamp>, Option<Timestamp>) =
+            tx.get_one(FAILING, args![id, run.job, run.target]).await?;
+        let (failures, since, last_at) = counted;
+        record.set_failing(run, failures, since.unwrap_or(run.ended_at), last_at.unwrap_or(run.ended_at));
     }
     Ok(())
 }
@@ -467,7 +474,7 @@ impl StoredDevice {
             severity: severity.into(),
             last_success_at: self.record.last_success_at.filter(|_| in_scope).into(),
             verified_at: self.record.verified_at.filter(|_| in_scope).into(),
-            failures: if in_scope { self.record.failures } else { 0 }.into(),
+            failures: if in_scope { self.record.failures() } else { 0 }.into(),
             next_at: self.next_at.into(),
         };
         Ok(columns.into_vec())

@@ -2,6 +2,7 @@
 
 mod clock;
 mod grades;
+mod guide;
 mod list;
 mod model;
 mod schedule;

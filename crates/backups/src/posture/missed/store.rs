@@ -81,8 +81,9 @@ pub async fn judge_schedule(
     for _ in 0..WINDOWS_MAX {
         let from = record.judged_until.unwrap_or(now).max(earliest);
         let Some(window) = RunWindow::next_after(&schedule, from) else { return Ok(outcome) };
-        if window.closes_at > now {
-            outcome.next_at = Some(window.closes_at);
+        let judged_at = window.judged_at(record.last_length_ms());
+        if judged_at > now {
+            outcome.next_at = Some(judged_at);
             return Ok(outcome);
         }
         record.judged_until = Some(window.scheduled_at);

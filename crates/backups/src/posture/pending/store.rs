@@ -22,8 +22,13 @@ kernel::statements! {
     DELETE = "DELETE FROM backup_pending WHERE tenant_id = $1 AND kind = $2 AND record_id = $3";
     MOVE = "UPDATE backup_pending SET position = $4 WHERE tenant_id = $1 AND kind = $2 AND record_id = $3";
     DEVICE = "SELECT id, type, organization_id, created_at FROM devices WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL";
-    DEVICES_BY_NAME = "SELECT id, type, organization_id, created_at FROM devices /* INDEXED BY devices_by_hostname */
-        WHERE tenant_id = $1 AND sort_name = $2 AND deleted_at IS NULL ORDER BY number LIMIT $3";
+    /// Two devices of one name are ambiguous already.
+    BY_NAME = "SELECT id, type, organization_id, created_at FROM devices /* INDEXED BY devices_by_hostname */
+        WHERE tenant_id = $1 AND sort_name = $2 AND deleted_at IS NULL ORDER BY number LIMIT 2";
+    BY_NAME_IN_ORGANIZATION = "SELECT id, type, organization_id, created_at FROM devices /* INDEXED BY devices_by_hostname */
+        WHERE tenant_id = $1 AND sort_name = $2 AND deleted_at IS NULL AND organization_id = $3 ORDER BY number LIMIT 2";
+    BY_NAME_IN_NONE = "SELECT id, type, organization_id, created_at FROM devices /* INDEXED BY devices_by_hostname */
+        WHERE tenant_id = $1 AND sort_name = $2 AND deleted_at IS NULL AND organization_id IS NULL ORDER BY number LIMIT 2";
     ORGANIZATION = "SELECT archived FROM organizations WHERE tenant_id = $1 AND id = $2";
     HAS_DEVICES = "SELECT device_id FROM backup_devices WHERE tenant_id = $1 AND organization_id = $2 LIMIT 1";
     ALL_AFTER = "SELECT device_id FROM backup_devices WHERE tenant_id = $1 AND device_id > $2 ORDER BY device_id LIMIT $3";
@@ -248,9 +253,13 @@ pub async fn find_inventory_device(tx: &mut Tx, id: DeviceId) -> Result<Option<I
     tx.find(DEVICE, args![id]).await
 }
 
-/// Live devices with this hostname, in any case.
-pub async fn list_by_hostname(tx: &mut Tx, hostname: &str, limit: i64) -> Result<Vec<InventoryDevice>> {
-    tx.list(DEVICES_BY_NAME, args![hostname.to_lowercase(), limit]).await
+/// The live devices with this hostname, in any case, or two of them. Of an organization: its own first, because a device that
+/// belongs to none is a guess beside them.
+pub async fn find_namesakes(tx: &mut Tx, hostname: &str, of: Option<OrganizationId>) -> Result<Vec<InventoryDevice>> {
+    let name = hostname.to_lowercase();
+    let Some(organization) = of else { return tx.list(BY_NAME, args![name]).await };
+    let own: Vec<InventoryDevice> = tx.list(BY_NAME_IN_ORGANIZATION, args![name, organization]).await?;
+    if own.is_empty() { tx.list(BY_NAME_IN_NONE, args![name]).await } else { Ok(own) }
 }
 
 impl FromRow for InventoryDevice {

@@ -130,11 +130,11 @@ pub struct RestoreTestState {
     pub overdue: bool,
 }
 
-/// A share in percent, with one digit after the point.
+/// A share in percent, with one digit after the point. Only all are 100.
 pub fn percent_of(part: i64, whole: i64) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "devices are far fewer than 2^53")]
     let percent = (whole > 0).then(|| (1_000.0 * part as f64 / whole as f64).round() / 10.0);
-    percent
+    percent.map(|percent| if part < whole { percent.min(99.9) } else { percent })
 }
 
 /// What the devices of an organization have at most and at least.

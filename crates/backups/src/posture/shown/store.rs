@@ -63,7 +63,7 @@ impl ShownPosture {
     }
 
     fn into_posture(self, of_devices: impl Iterator<Item = DeviceFindings>, now: Timestamp) -> CustomerPosture {
-        let own = self.record.findings.iter().map(|finding| to_reason(*finding, None));
+        let own = self.record.findings.iter().map(|finding| to_reason(finding.clone(), None));
         let mut reasons: Vec<Reason> = own.collect();
         for DeviceFindings { device, findings } in of_devices {
             reasons.extend(findings.into_iter().map(|finding| to_reason(finding, Some(device))));
@@ -101,8 +101,8 @@ impl FromRow for ArmFindings {
 }
 
 fn to_reason(finding: Finding, device_id: Option<DeviceId>) -> Reason {
-    let Finding { code, severity, since } = finding;
-    Reason { code, severity, device_id, since }
+    let Finding { code, severity, since, detail } = finding;
+    Reason { code, severity, device_id, since, detail }
 }
 
 fn reason_values(id: OrganizationId, limit: i64) -> Vec<Value> {

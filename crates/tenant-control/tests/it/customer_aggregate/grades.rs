@@ -138,6 +138,66 @@ over_http! {
         }
     }
 
+    async fn a_job_that_fails_is_not_hidden_by_what_succeeds_beside_it(setup: Setup) {
+        let own = Customer::open(setup).await;
+        let start = own.server.now();
+        let run = |status: &str, hours: i64, job: &str, target: &str| {
+            let report = backup(&own.device, status, start.plus_ms(hours * HOUR_MS));
+            with(&report, &json!({"job": job, "target": target, "external_id": format!("{job} {target} {status} {hours}")}))
+        };
+        own.server.judge_for(6 * HOUR_MS).await;
+        own.report(&run("failed", 1, "database", "nas")).await;
+        // The files of the machine are safe; its database is not, nor is the copy elsewhere.
+        for (hours, job, target) in [(2, "files", "nas"), (3, "database", "b2")] {
+            own.report(&run("success", hours, job, target)).await;
+            let row = own.row().await;
+            assert_eq!((grades(&row)[0], &row["max_consecutive_failures"], &row["devices"]["protected"]), ("warning", &json!(1), &json!(1)));
+            assert_eq!(reason(&row, "failures")["since"], json!(start.plus_ms(HOUR_MS)));
+        }
+        own.report(&run("failed", 2, "files", "b2")).await;
+        own.report(&run("failed", 4, "files", "b2")).await;
+        let row = own.row().await;
+        assert_eq!((&row["max_consecutive_failures"], &reason(&row, "failures")["since"]), (&json!(2), &json!(start.plus_ms(HOUR_MS))));
+        own.report(&run("success", 5, "database", "nas")).await;
+        let row = own.row().await;
+        assert_eq!((&row["max_consecutive_failures"], &reason(&row, "failures")["since"]), (&json!(2), &json!(start.plus_ms(2 * HOUR_MS))));
+        own.report(&run("warning", 5, "files", "b2")).await;
+        assert_eq!((grades(&own.row().await)[0], own.row().await["max_consecutive_failures"].clone()), ("ok", json!(0)));
+    }
+
+    async fn a_job_that_failed_and_is_gone_is_forgotten_after_five_weeks(setup: Setup) {
+        let own = Customer::open(setup).await;
+        own.set(&json!({"rpo_hours": {"server": 8784, "workstation": 8784}, "verification": {"every_days": null, "restore_test_every_days": null},
+            "retention": {"keep_last": 0, "hourly": 0, "daily": 0, "weekly": 0, "monthly": 0, "yearly": 3}})).await;
+        let failed = own.server.now();
+        own.report(&with(&backup(&own.device, "failed", failed), &json!({"job": "before its new name"}))).await;
+        own.back_up("success").await;
+        own.server.judge_until(failed.plus_ms(35 * DAY_MS)).await;
+        assert_eq!((grades(&own.row().await)[0], own.row().await["max_consecutive_failures"].clone()), ("warning", json!(1)));
+        own.server.judge_for(1).await;
+        assert_eq!((grades(&own.row().await)[0], own.row().await["max_consecutive_failures"].clone()), ("ok", json!(0)), "by the clock alone");
+    }
+
+    async fn what_is_damaged_is_not_hidden_by_what_is_sound(setup: Setup) {
+        let own = Customer::open(setup).await;
+        own.set(&json!({"targets": targets()})).await;
+        own.do_everything().await;
+        own.server.judge_for(HOUR_MS).await;
+        let verify = |status: &str, target: &str| {
+            let report = job(&own.device, "verify", status, own.server.now());
+            with(&report, &json!({"target": target, "external_id": format!("{target} {status} {}", own.server.now())}))
+        };
+        let found = own.server.now();
+        own.report(&verify("failed", "b2")).await;
+        own.server.judge_for(HOUR_MS).await;
+        own.report(&verify("success", "nas")).await;
+        let row = own.row().await;
+        assert_eq!((grades(&row)[1], &reason(&row, "errors_found")["since"]), ("critical", &json!(found)));
+        assert_eq!(row["rule_32110"]["zero_errors"], false);
+        own.report(&verify("success", "b2")).await;
+        assert_eq!(grades(&own.row().await), ["ok"; 3]);
+    }
+
     async fn backups_that_are_not_verified_are_overdue_and_errors_are_critical(setup: Setup) {
         let own = Customer::open(setup).await;
         own.set(&json!({

@@ -20,11 +20,12 @@ const CUSTOMERS: usize = 2;
 const MACHINES: usize = 7;
 
 const KINDS: [Type; 5] = [Type::Server, Type::Server, Type::Laptop, Type::Network, Type::Virtual];
-const SCHEDULES: [(&str, &str); 4] = [
+const SCHEDULES: [(&str, &str); 5] = [
     ("0 22 * * *", "Europe/Berlin"),
     ("30 */6 * * *", "UTC"),
     ("15 3 * * *", "America/New_York"),
     ("0 0,12 * * *", "Pacific/Auckland"),
+    ("0 21,22 * * *", "UTC"),
 ];
 const NAS: Target = Target { name: "nas", media: "disk", offsite: false, immutable: false };
 const B2: Target = Target { name: "b2", media: "object", offsite: true, immutable: true };
@@ -215,6 +216,7 @@ impl Play {
         }
         let run = Run {
             device,
+            job: self.dice.pick(&["nightly", "database"]),
             kind: self.dice.pick(&["backup", "backup", "backup", "backup", "verify", "restore_test", "prune"]),
             status: self.dice.pick(&["success", "success", "success", "warning", "failed"]),
             started: ended.plus_ms(-self.dice.time_ms(3 * HOUR_MS)).clamp(Timestamp::from_millis(0), now),
@@ -229,7 +231,7 @@ impl Play {
     async fn send(&mut self, run: Run) {
         let report = job(&self.ids[run.device], run.kind, run.status, run.ended);
         let own = json!({
-            "external_id": format!("run {}", self.history.len()), "started_at": run.started, "target": run.target, "size_bytes": run.size,
+            "external_id": format!("run {}", self.history.len()), "job": run.job, "started_at": run.started, "target": run.target, "size_bytes": run.size,
         });
         self.nodes[0].report(&self.key, &with(&report, &own)).await;
         self.note(Deed::Report(run));
@@ -250,8 +252,10 @@ impl Play {
             for (kind, target) in [("backup", "nas"), ("backup", "b2"), ("verify", "nas"), ("restore_test", "b2")] {
                 let ended = self.now().plus_ms(-self.dice.time_ms(MINUTE_MS));
                 let size = i64::try_from(self.dice.below(1_000)).unwrap();
-                self.send(Run { device, kind, status: "success", started: ended, ended, target, size, customer: None })
-                    .await;
+                for job in ["nightly", "database"] {
+                    self.send(Run { device, job, kind, status: "success", started: ended, ended, target, size, customer: None })
+                        .await;
+                }
             }
         }
         self.count("put right", 1);

@@ -42,6 +42,7 @@ pub struct Target {
 #[derive(Clone, Debug)]
 pub struct Run {
     pub device: usize,
+    pub job: &'static str,
     pub kind: &'static str,
     pub status: &'static str,
     pub started: Timestamp,
@@ -167,12 +168,18 @@ impl World {
             *judging = Judging { schedule, until: from, epoch: judging.epoch + 1 };
         }
         let Some((cron, zone)) = schedule else { return };
+        // It is reported when it ends: as long again as the last run took, and half of that, is waited for.
+        let length = self.backups(device).max_by_key(|run| run.ended).map_or(0, |run| run.ended.as_millis() - run.started.as_millis());
+        let length = length.min(DAY_MS);
         let cron = CronSchedule::parse(cron, zone).expect("a schedule");
         loop {
             let at = cron.next_after(judging.until).expect("a moment");
             let gap = cron.next_after(at).expect("a moment").as_millis() - at.as_millis();
-            let (opens, closes) = (at.plus_ms(-(gap / 4).min(HOUR_MS)), at.plus_ms((gap / 2).min(4 * HOUR_MS)));
-            if closes > now {
+            let earlier = std::iter::successors(cron.next_after(at.plus_ms(-DAY_MS)), |earlier| cron.next_after(*earlier));
+            let earlier = earlier.take_while(|earlier| *earlier < at).last();
+            let before = earlier.map_or(DAY_MS, |earlier| at.as_millis() - earlier.as_millis());
+            let (opens, closes) = (at.plus_ms(-(before / 4).min(HOUR_MS)), at.plus_ms((gap / 2).min(4 * HOUR_MS)));
+            if closes.max(at.plus_ms(length * 3 / 2)) > now {
                 return;
             }
             judging.until = at;
@@ -239,6 +246,10 @@ impl World {
         let own = |code: &str, severity: &str, since: Option<Timestamp>| json!([code, severity, null, since]);
         if !policy.enabled {
             reasons.push(own("disabled", "unknown", None));
+            if has_reports {
+                let worst = |of: &dyn Fn(&Told) -> i64| scope.iter().map(|one| of(one)).max().unwrap_or(0).max(1);
+                grades = [worst(&|one| one.protection), worst(&|one| one.recovery)].map(name);
+            }
         } else if !has_reports {
             reasons.extend((in_scope > 0).then(|| own("never_reported", "unknown", None)));
         } else {
@@ -254,7 +265,7 @@ impl World {
             reasons.extend(rule.lacks().into_iter().map(|code| own(code, severity, None)));
             let of_recovery =
                 reasons.iter().map(|one| rank(one[1].as_str().unwrap())).chain(scope.iter().map(|one| one.recovery));
-            let unknown = i64::from(first_success.is_none() || never_succeeded == in_scope);
+            let unknown = i64::from(never_succeeded == in_scope);
             let recovery = of_recovery.max().unwrap_or(0).max(unknown);
             let protection = scope.iter().map(|one| one.protection).max().unwrap_or(0);
             grades = [protection, recovery].map(name);
@@ -325,22 +336,21 @@ impl World {
         }
         let good: Vec<&Run> = backups.iter().copied().filter(|run| run.status != "failed").collect();
         let last_success = good.last().map(|run| run.ended);
-        let failed: Vec<Timestamp> =
-            backups.iter().map(|run| run.ended).filter(|ended| Some(*ended) > last_success).collect();
-        let verifications = |is_good: bool| {
+        let failing = tell_failing(&backups, now);
+        let verifications = |is_good: bool, target: Option<&str>| {
             let own = self
                 .runs
                 .iter()
-                .filter(move |run| run.device == device && run.kind == "verify" && (run.status != "failed") == is_good);
-            own.map(|run| run.ended).max()
+                .filter(|run| run.device == device && run.kind == "verify" && (run.status != "failed") == is_good);
+            own.filter(|run| target.is_none_or(|target| run.target == target)).map(|run| run.ended).max()
         };
         let mut told = Told {
             is_excluded: policy.excluded.contains(&device),
             has_run,
             is_protected: false,
             last_success,
-            failures: failed.len() as i64,
-            verified: verifications(true),
+            failures: failing.iter().map(|(failures, _)| *failures).max().unwrap_or(0),
+            verified: verifications(true, None),
             is_verified: false,
             is_overdue: false,
             size: good.last().map_or(0, |run| run.size),
@@ -374,8 +384,9 @@ impl World {
             }
             (true, Some(_)) => told.is_protected = true,
         }
-        if told.failures >= policy.alert {
-            told.reasons.push(reason("failures", "warning", failed[0]));
+        let alarming = failing.iter().filter(|(failures, _)| *failures >= policy.alert);
+        if let Some(since) = alarming.map(|(_, since)| *since).min() {
+            told.reasons.push(reason("failures", "warning", since));
         }
         let epoch = self.judging[device].epoch;
         let last_run = backups.last().map(|run| run.ended);
@@ -392,7 +403,11 @@ impl World {
             }
         }
         let Some(first) = good.first() else { return Some(told) };
-        let errors = verifications(false).filter(|at| Some(*at) > told.verified);
+        let all_targets: BTreeSet<&str> = self.runs.iter().map(|run| run.target).collect();
+        let errors = all_targets.into_iter().filter_map(|target| {
+            verifications(false, Some(target)).filter(|at| Some(*at) >= verifications(true, Some(target)))
+        });
+        let errors = errors.min();
         if let Some(since) = errors {
             told.reasons.push(reason("errors_found", "critical", since));
             told.recovery = 3;
@@ -408,6 +423,23 @@ impl World {
         told.is_verified = told.verified.is_some() && !told.is_overdue && errors.is_none();
         Some(told)
     }
+}
+
+/// Failures in a row of each job on each target, and since when. What did not run for 35 days is forgotten.
+fn tell_failing(backups: &[&Run], now: Timestamp) -> Vec<(i64, Timestamp)> {
+    let jobs: BTreeSet<(&str, &str)> = backups.iter().map(|run| (run.job, run.target)).collect();
+    let mut told = Vec::new();
+    for job in jobs {
+        let own = || backups.iter().filter(|run| (run.job, run.target) == job);
+        let last_success = own().filter(|run| run.status != "failed").map(|run| run.ended).max();
+        let failed: Vec<Timestamp> = own().map(|run| run.ended).filter(|ended| Some(*ended) > last_success).collect();
+        if let (Some(first), Some(last)) = (failed.iter().min(), failed.iter().max())
+            && last.plus_ms(35 * DAY_MS) >= now
+        {
+            told.push((failed.len() as i64, *first));
+        }
+    }
+    told
 }
 
 struct Policy {
