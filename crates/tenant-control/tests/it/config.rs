@@ -212,6 +212,8 @@ over_http! {
         let rpo = |hours: i64| json!({"server": hours, "workstation": hours});
         for (policy, pointers) in [
             (json!({"schedule": schedule("0 22 * * 0")}), vec!["/schedule/cron"]),
+            (json!({"schedule": schedule("*/14 * * * *")}), vec!["/schedule/cron"]),
+            (json!({"schedule": schedule("* * * * *")}), vec!["/schedule/cron"]),
             (json!({"schedule": schedule("0 22 * * 1-5")}), vec!["/schedule/cron"]),
             (json!({"schedule": schedule("0 22 * * 1-5"), "rpo_hours": rpo(71)}), vec!["/schedule/cron"]),
             (json!({"retention": retention(&json!({"hourly": 71}))}), vec!["/retention"]),
@@ -320,6 +322,8 @@ over_http! {
         assert_eq!(own.server.kinds_of(&own.acme, "backup.config.").await.len(), 2);
         for (with, code) in [
             (json!({"organization_id": "${{ 'org_01jd8z6v2mfkpb7h3q9xw5t4ra' }}"}), "not_found"),
+            // What is missing is not everybody.
+            (json!({"organization_id": "${{ null }}", "enabled": false}), "invalid_fields"),
             (json!({"retention": "${{ {'keep_last': 0, 'hourly': 0, 'daily': 0, 'weekly': 0, 'monthly': 0, 'yearly': 0} }}"}), "invalid_fields"),
         ] {
             let run = own.server.run(&own.acme, &manual([set("one", with)])).await;

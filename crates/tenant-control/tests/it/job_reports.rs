@@ -64,14 +64,46 @@ over_http! {
         assert_eq!(first, json!({"id": first["id"], "status": "failed", "reasons": [{"code": "declared", "detail": "disk full"}]}));
         own.server.advance(2 * DAY_MS);
         assert_eq!(own.post(&report).await.ok(200), first);
-        // The id decides, and nothing else.
-        let other = own.report(&json!({"external_id": report["external_id"], "device": "nobody", "status": "success"}));
+        // The id decides, whatever else a repetition says of the run.
+        let other = own.report(&json!({"external_id": report["external_id"], "status": "success", "target": "b2"}));
         assert_eq!(own.post(&other).await.ok(200), first);
         assert_eq!(own.server.kinds_of(&own.acme, "backup.job.failed").await.len(), 1);
         let stranger = own.server.tenant("other").await;
         let (key, device) = (own.server.ingest_key(&stranger).await, own.server.machine(&stranger, "web01", None).await);
         let theirs = with(&report, &json!({"device": device}));
         assert_ne!(own.server.report(&key, &theirs).await["id"], first["id"], "of another tenant it is another");
+    }
+
+    async fn an_external_id_of_another_run_hides_no_failure(setup: Setup) {
+        let own = Sender::open(setup).await;
+        own.server.machine(&own.acme, "web02", None).await;
+        let report = own.report(&json!({"external_id": "DC01-2026-01-15", "status": "success"}));
+        own.post(&report).await.is(201);
+        for other in [json!({"device": "web02"}), json!({"kind": "verify"}), json!({"job": "database"})] {
+            let answer = own.post(&with(&with(&report, &json!({"status": "failed"})), &other)).await;
+            let problem = answer.problem("invalid_fields");
+            assert_eq!((&problem["errors"][0]["pointer"], &problem["errors"][0]["code"]), (&json!("/external_id"), &json!("duplicate")), "{other}");
+        }
+        assert_eq!(own.counted().await, [1, 0, 0, 0]);
+    }
+
+    async fn a_key_of_an_organization_finds_its_own_among_many_of_one_name(setup: Setup) {
+        let own = Sender::open(setup).await;
+        let elsewhere = organization(&own.server, &own.acme, "initech").await;
+        for _ in 0..51 {
+            own.server.machine(&own.acme, "dc01", Some(&elsewhere)).await;
+        }
+        let nobodys = own.server.machine(&own.acme, "dc01", None).await;
+        let (globex, key) = own.server.bound_ingest_key(&own.acme, "globex").await;
+        let report = |id: &str| with(&backup("DC01", "success", own.server.now()), &json!({"external_id": id}));
+        own.server.report(&key, &report("nobody's")).await;
+        let of = async |organization: Option<&str>| counts(&own.server.posture(&own.acme, organization).await["jobs_24h"])[0];
+        assert_eq!((of(None).await, of(Some(&globex)).await), (1, 0), "{nobodys}");
+        own.server.machine(&own.acme, "dc01", Some(&globex)).await;
+        own.server.report(&key, &report("its own")).await;
+        assert_eq!((of(None).await, of(Some(&globex)).await, of(Some(&elsewhere)).await), (1, 1, 0));
+        own.server.machine(&own.acme, "dc01", Some(&globex)).await;
+        assert_eq!(own.server.post_report(&key, &report("a clone")).await.problem("invalid_fields")["errors"][0]["code"], "ambiguous");
     }
 
     async fn of_many_at_once_on_two_nodes_one_is_the_first(setup: Setup) {
@@ -205,7 +237,7 @@ over_http! {
         for (started, ended, pointer) in [
             (0, 0, None), (10 * MINUTE_MS, 10 * MINUTE_MS, None), (-DAY_MS, 10 * MINUTE_MS, None), (0, 10 * MINUTE_MS + 1, Some("/ended_at")),
             (1, 0, Some("/ended_at")), (-366 * DAY_MS, -366 * DAY_MS, None), (-367 * DAY_MS, -366 * DAY_MS - 1, Some("/ended_at")),
-            (10 * MINUTE_MS + 1, 10 * MINUTE_MS + 1, Some("/started_at")),
+            (10 * MINUTE_MS + 1, 10 * MINUTE_MS + 1, Some("/started_at")), (-31 * DAY_MS, 0, None), (-31 * DAY_MS - 1, 0, Some("/started_at")),
         ] {
             let answer = own.post(&own.report(&times(started, ended))).await;
             match pointer {

@@ -165,6 +165,41 @@ over_http! {
         assert_eq!((grades(&own.row().await)[0], own.row().await["max_consecutive_failures"].clone()), ("ok", json!(0)));
     }
 
+    async fn a_failure_says_which_job_failed_last_and_why(setup: Setup) {
+        let own = Customer::open(setup).await;
+        let failed = async |id: &str, job: &str, message: &str| {
+            let report = backup(&own.device, "failed", own.server.now());
+            own.report(&with(&report, &json!({"external_id": id, "job": job, "message": message}))).await;
+            own.server.judge_for(1).await;
+        };
+        failed("1", "files", "disk full").await;
+        let row = own.row().await;
+        for code in ["failures", "never_succeeded"] {
+            assert_eq!(reason(&row, code)["detail"], "files on nas: disk full");
+        }
+        assert_eq!(reason(&row, "too_few_copies")["detail"], json!(null));
+        failed("2", "database", "could not connect to postgresql://backup:geheim@db01/shop").await;
+        failed("3", "database", &"x".repeat(900)).await;
+        let detail = reason(&own.row().await, "failures")["detail"].as_str().unwrap().to_owned();
+        assert_eq!((&detail[..18], detail.len()), ("database on nas: x", 17 + 300));
+        failed("4", "database", "could not connect to postgresql://backup:geheim@db01/shop").await;
+        let row = own.row().await.to_string();
+        assert!(row.contains("could not connect to postgresql://") && !row.contains("geheim"), "{row}");
+    }
+
+    async fn a_device_that_is_switched_on_below_what_is_switched_off_is_judged(setup: Setup) {
+        let own = Customer::open(setup).await;
+        own.server.machine(&own.acme, "db01", Some(&own.organization)).await;
+        own.set(&json!({"enabled": false})).await;
+        own.server.set_policy(&own.acme, &format!("device_id={}", own.device), &json!({"enabled": true})).await;
+        assert_eq!((grades(&own.row().await), reasons(&own.row().await)), (["unknown"; 3], vec!["disabled unknown".to_owned()]));
+        own.back_up("success").await;
+        assert_eq!(grades(&own.row().await), ["unknown"; 3], "it is switched off, whatever goes well");
+        own.server.judge_for(26 * HOUR_MS + 1).await;
+        let row = own.row().await;
+        assert_eq!((grades(&row), reasons(&row)), (["warning", "unknown", "warning"], vec!["disabled unknown".to_owned(), "rpo_missed warning".to_owned()]));
+    }
+
     async fn a_job_that_failed_and_is_gone_is_forgotten_after_five_weeks(setup: Setup) {
         let own = Customer::open(setup).await;
         own.set(&json!({"rpo_hours": {"server": 8784, "workstation": 8784}, "verification": {"every_days": null, "restore_test_every_days": null},

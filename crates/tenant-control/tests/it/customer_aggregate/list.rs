@@ -107,7 +107,15 @@ over_http! {
         server.machine(acme, "nobodys", None).await;
         let whole = server.aggregate(acme, "").await;
         assert_eq!(ids(&whole).len(), 8);
-        for query in ["", "&health=unknown"] {
+        let named = ids(&whole).iter().filter_map(|id| id.as_str().map(str::to_owned)).collect::<Vec<_>>().join(",");
+        let broken = server.machine(acme, "broken", Some(&own.organization)).await;
+        own.report(&backup(&broken, "failed", server.now())).await;
+        let whole = server.aggregate(acme, "").await;
+        let shown = |query: &str| {
+            let all = ids(&whole).into_iter().filter(|id| !query.contains("organization_id") || !id.is_null());
+            all.collect::<Vec<_>>()
+        };
+        for query in ["", "&health=unknown,critical", &format!("&organization_id={named}")] {
             for limit in [1, 3, 7, 8] {
                 let (mut seen, mut more) = (Vec::new(), String::new());
                 loop {
@@ -122,7 +130,7 @@ over_http! {
                         None => break,
                     }
                 }
-                assert_eq!(seen, ids(&whole), "{limit} at a time");
+                assert_eq!(seen, shown(query), "{limit} at a time: {query}");
             }
         }
     }

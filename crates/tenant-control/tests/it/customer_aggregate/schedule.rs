@@ -72,6 +72,34 @@ over_http! {
         assert_eq!(reasons(&own.row().await).iter().filter(|one| one.starts_with("missed")).count(), 0, "it ran since");
     }
 
+    async fn a_run_that_takes_long_is_waited_for(setup: Setup) {
+        let own = Customer::open(setup).await;
+        own.set(&nightly("UTC")).await;
+        own.run_until("2026-01-16T04:00:00Z", 6 * 60).await;
+        // It begins at ten every night, and is reported when it ends.
+        own.run_until("2026-01-17T06:30:00Z", 8 * 60 + 30).await;
+        assert_eq!((own.missed().await, own.server.grade_events(&own.acme).await.len()), (Vec::<String>::new(), 1));
+        // Half as long again as the last one: until 10:45.
+        own.judge_until("2026-01-18T10:44:59.999Z").await;
+        assert_eq!(own.missed().await, Vec::<String>::new());
+        own.judge_until("2026-01-18T10:45:00Z").await;
+        assert_eq!(own.missed().await, ["01-17 1"]);
+    }
+
+    async fn of_two_moments_that_are_near_each_has_a_window_of_its_own(setup: Setup) {
+        let own = Customer::open(setup).await;
+        own.set(&json!({"schedule": {"cron": "0 22,23 * * *", "timezone": "UTC"}, "rpo_hours": {"server": 50, "workstation": 72}})).await;
+        own.back_up("success").await;
+        // Too late for ten, and too early for eleven, whose window opens a quarter of an hour before.
+        own.run_until("2026-01-15T22:44:59Z", 10).await;
+        own.judge_until("2026-01-16T12:00:00Z").await;
+        assert_eq!(own.missed().await, ["01-15 2"]);
+        own.run_until("2026-01-16T22:10:00Z", 9).await;
+        own.run_until("2026-01-16T22:45:00Z", 9).await;
+        own.judge_until("2026-01-17T12:00:00Z").await;
+        assert_eq!(own.missed().await, ["01-15 2"]);
+    }
+
     async fn a_late_report_takes_the_missed_run_away(setup: Setup) {
         let own = Customer::open(setup).await;
         own.set(&nightly("UTC")).await;
