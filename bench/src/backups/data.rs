@@ -129,6 +129,7 @@ impl Run {
             target: self.target,
             size_bytes: is_backup.then_some(self.size_bytes),
             has_found_errors: false,
+            failure: "",
         }
     }
 }

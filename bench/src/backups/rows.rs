@@ -86,7 +86,7 @@ pub fn device_row(machine: &Machine, organization: OrganizationId) -> Outcome<Ve
         severity: severity.into(),
         last_success_at: machine.record.last_success_at.filter(|_| is_in_scope).into(),
         verified_at: machine.record.verified_at.filter(|_| is_in_scope).into(),
-        failures: if is_in_scope { machine.record.failures } else { 0 }.into(),
+        failures: if is_in_scope { machine.record.failures() } else { 0 }.into(),
         next_at: machine.next_at.into(),
     };
     Ok(columns.into_vec())

@@ -46,7 +46,8 @@ struct SetConfigInput {
 impl FromBody for SetConfigInput {
     fn from_fields(fields: &mut BodyFields) -> Option<Self> {
         // Null is refused: a name that was misspelt in an expression would set the policy of everybody.
-        let organization: Option<Option<OrganizationId>> = fields.read_optional("organization_id", |field| field.read_id());
+        let organization: Option<Option<OrganizationId>> =
+            fields.read_optional("organization_id", |field| field.read_id());
         let device: Option<Option<DeviceId>> = fields.read_optional("device_id", |field| field.read_id());
         if organization.flatten().is_some() && device.flatten().is_some() {
             fields.report_field("device_id", "conflict", "cannot be given beside organization_id");

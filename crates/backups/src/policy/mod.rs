@@ -332,10 +332,7 @@ fn measure_gaps(schedule: &CronSchedule) -> ScheduleGaps {
     for _ in 0..GAP_RUNS_MAX {
         let Some(next) = schedule.next_after(at) else { return ScheduleGaps { longest_ms: i64::MAX, ..gaps } };
         let gap_ms = next.as_millis() - at.as_millis();
-        gaps = ScheduleGaps {
-            shortest_ms: gaps.shortest_ms.min(gap_ms),
-            longest_ms: gaps.longest_ms.max(gap_ms),
-        };
+        gaps = ScheduleGaps { shortest_ms: gaps.shortest_ms.min(gap_ms), longest_ms: gaps.longest_ms.max(gap_ms) };
         at = next;
         let is_far = at.as_millis() - GAPS_FROM.as_millis() > GAP_DAYS_MAX * DAY_MS;
         if is_far || gaps.shortest_ms < SHORTEST_GAP_MS {

@@ -239,9 +239,10 @@ impl DeviceRecord {
         }
     }
 
-    /// Since when a target is damaged.
-    fn damaged_since(&self) -> Option<Timestamp> {
-        self.verifications.values().filter_map(|of_target| of_target.damaged_at()).min()
+    /// Targets that are damaged, and since when.
+    fn damaged_targets(&self) -> impl Iterator<Item = (&str, Timestamp)> {
+        let all = self.verifications.iter();
+        all.filter_map(|(target, verified)| verified.damaged_at().map(|since| (target.as_str(), since)))
     }
 }
 
@@ -367,8 +368,14 @@ struct DeviceJudge<'a> {
 
 impl DeviceJudge<'_> {
     fn add(&mut self, code: ReasonCode, severity: Severity, since: Timestamp) {
-        let tells_failure = matches!(code, ReasonCode::Failures | ReasonCode::NeverSucceeded);
-        let detail = if tells_failure { self.record.describe_failure() } else { None };
+        let detail = match code {
+            ReasonCode::Failures | ReasonCode::NeverSucceeded => self.record.describe_failure(),
+            ReasonCode::ErrorsFound => {
+                let targets: Vec<&str> = self.record.damaged_targets().map(|(target, _)| target).collect();
+                Some(format!("on {}", targets.join(", ")))
+            }
+            _ => None,
+        };
         self.findings.push(Finding { code, severity, since, detail });
     }
 
@@ -424,7 +431,7 @@ impl DeviceJudge<'_> {
             }
         }
         let Some(first_success_at) = record.first_success_at else { return };
-        let damaged_since = record.damaged_since();
+        let damaged_since = record.damaged_targets().map(|(_, since)| since).min();
         if let Some(since) = damaged_since {
             self.add(ReasonCode::ErrorsFound, Severity::Critical, since);
         }

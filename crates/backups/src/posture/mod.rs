@@ -106,7 +106,7 @@ pub struct Reason {
     pub device_id: Option<DeviceId>,
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
-    /// Of `failures` and `never_succeeded`: the job that failed last, its target, and why it failed.
+    /// Of `failures` and `never_succeeded`: the job that failed last, its target, and why it failed. Of `errors_found`: where.
     #[schema(required)]
     pub detail: Option<String>,
 }

@@ -299,10 +299,8 @@ pub fn judge_organization(record: &OrganizationRecord, policy: &BackupPolicy, no
     }
     judgement.shown.is_restore_test_overdue = is_overdue;
     judgement.next_at = moments.next;
-    judgement.grades = Grades {
-        protection: protection_grade(sums),
-        recoverability: recoverability_grade(sums, &judgement.findings),
-    };
+    judgement.grades =
+        Grades { protection: protection_grade(sums), recoverability: recoverability_grade(sums, &judgement.findings) };
     judgement
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::backups::{REPORTS, at, backup, counts, job, open};
 use crate::support::devices::IngestKey;
 use crate::support::{Answer, Server, Setup, Tenancy, over_http};
-use crate::tickets::{with, without};
+use crate::tickets::{organization, with, without};
 
 const RESTIC: &str = r#"{"message_type":"summary","files_new":2,"total_files_processed":3,"total_bytes_processed":4096,"data_added":10,"snapshot_id":"5f0c7c21aa10bd6c2ba3be9bb7a9b0a3b6a1d3a4b7c6f6d37a3f2f1e8f2d1c0b"}"#;
 const BORG: &str = r#"{"archive":{"id":"5f0c7c21aa10bd6c2ba3be9bb7a9b0a3b6a1d3a4b7c6f6d37a3f2f1e8f2d1c0b","start":"2026-01-15T09:50:00.000000","stats":{"original_size":4096,"deduplicated_size":10,"nfiles":3}},"encryption":{"mode":"repokey"},"repository":{"location":"/srv/borg"}}"#;

@@ -17,7 +17,8 @@ fn moment(text: &str) -> Timestamp {
 fn rows_of_the_guide() -> Vec<(String, [String; 2])> {
     let (_, table) = GUIDE.split_once("| time | what happens | protection | recoverability |\n").expect("the table");
     let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
-    let cells = rows.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().replace('*', "")).collect::<Vec<_>>());
+    let cells =
+        rows.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().replace('*', "")).collect::<Vec<_>>());
     cells.map(|cells| (cells[0].clone(), [cells[2].clone(), cells[3].clone()])).collect()
 }
 
@@ -28,8 +29,14 @@ const REASONS: [(&str, &[&str]); 11] = [
     ("Wed 00:30", &["failures", "too_few_copies"]),
     ("Wed 00:40", &["failures", "no_immutable", "no_offsite", "rpo_missed", "too_few_copies", "too_few_media"]),
     ("Wed 22:00", &["failures", "no_immutable", "no_offsite", "rpo_missed", "too_few_copies", "too_few_media"]),
-    ("Thu 02:00", &["failures", "missed_run", "no_immutable", "no_offsite", "rpo_missed", "too_few_copies", "too_few_media"]),
-    ("Thu 02:40", &["failures", "missed_run", "no_immutable", "no_offsite", "rpo_missed", "too_few_copies", "too_few_media"]),
+    (
+        "Thu 02:00",
+        &["failures", "missed_run", "no_immutable", "no_offsite", "rpo_missed", "too_few_copies", "too_few_media"],
+    ),
+    (
+        "Thu 02:40",
+        &["failures", "missed_run", "no_immutable", "no_offsite", "rpo_missed", "too_few_copies", "too_few_media"],
+    ),
     ("Thu 09:00", &["no_immutable", "no_offsite", "too_few_copies", "too_few_media"]),
     ("Thu 09:10", &[]),
     ("Thu 18:00", &["too_few_copies"]),

@@ -13,7 +13,7 @@ use crate::support::process::say;
 use crate::tickets::without;
 
 /// With it every run is the same; another one makes another history.
-const SEED: u64 = 20_260_115;
+const SEED: u64 = 1;
 /// As many as take some seconds on a database.
 const STEPS: usize = 120;
 const CUSTOMERS: usize = 2;
@@ -253,8 +253,18 @@ impl Play {
                 let ended = self.now().plus_ms(-self.dice.time_ms(MINUTE_MS));
                 let size = i64::try_from(self.dice.below(1_000)).unwrap();
                 for job in ["nightly", "database"] {
-                    self.send(Run { device, job, kind, status: "success", started: ended, ended, target, size, customer: None })
-                        .await;
+                    self.send(Run {
+                        device,
+                        job,
+                        kind,
+                        status: "success",
+                        started: ended,
+                        ended,
+                        target,
+                        size,
+                        customer: None,
+                    })
+                    .await;
                 }
             }
         }

@@ -163,19 +163,20 @@ impl World {
         let is_judged =
             policy.enabled && !policy.excluded.contains(&device) && !is_workstation(machine.kind) && has_run;
         let schedule = policy.schedule.filter(|_| is_judged);
+        // It is reported when it ends: as long again as the last run took, and half of that, is waited for.
+        let last = self.backups(device).max_by_key(|run| run.ended);
+        let length = last.map_or(0, |run| run.ended.as_millis() - run.started.as_millis()).min(DAY_MS);
         let judging = &mut self.judging[device];
         if judging.schedule != schedule {
             *judging = Judging { schedule, until: from, epoch: judging.epoch + 1 };
         }
         let Some((cron, zone)) = schedule else { return };
-        // It is reported when it ends: as long again as the last run took, and half of that, is waited for.
-        let length = self.backups(device).max_by_key(|run| run.ended).map_or(0, |run| run.ended.as_millis() - run.started.as_millis());
-        let length = length.min(DAY_MS);
         let cron = CronSchedule::parse(cron, zone).expect("a schedule");
         loop {
             let at = cron.next_after(judging.until).expect("a moment");
             let gap = cron.next_after(at).expect("a moment").as_millis() - at.as_millis();
-            let earlier = std::iter::successors(cron.next_after(at.plus_ms(-DAY_MS)), |earlier| cron.next_after(*earlier));
+            let earlier =
+                std::iter::successors(cron.next_after(at.plus_ms(-DAY_MS)), |earlier| cron.next_after(*earlier));
             let earlier = earlier.take_while(|earlier| *earlier < at).last();
             let before = earlier.map_or(DAY_MS, |earlier| at.as_millis() - earlier.as_millis());
             let (opens, closes) = (at.plus_ms(-(before / 4).min(HOUR_MS)), at.plus_ms((gap / 2).min(4 * HOUR_MS)));
