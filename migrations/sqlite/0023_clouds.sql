@@ -90,6 +90,8 @@ CREATE UNIQUE INDEX vms_by_external_id ON vms (tenant_id, provider_id, external_
 CREATE INDEX vms_by_creation ON vms (tenant_id, created_at, id) WHERE deleted_at IS NULL;
 CREATE INDEX vms_by_provider ON vms (tenant_id, provider_id, created_at, id) WHERE deleted_at IS NULL;
 CREATE INDEX vms_by_organization ON vms (tenant_id, organization_id, created_at, id) WHERE deleted_at IS NULL;
+CREATE INDEX vms_by_state ON vms (tenant_id, state, created_at, id) WHERE deleted_at IS NULL;
+CREATE INDEX vms_by_region_and_state ON vms (tenant_id, region, state, created_at, id) WHERE deleted_at IS NULL;
 CREATE INDEX vms_by_change ON vms (tenant_id, updated_at, sequence, id);
 CREATE INDEX vms_by_operation ON vms (tenant_id, operation_id) WHERE operation_id IS NOT NULL;
 CREATE INDEX vms_by_region ON vms (tenant_id, provider_id, region, id) WHERE deleted_at IS NULL;

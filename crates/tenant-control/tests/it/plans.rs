@@ -300,6 +300,7 @@ async fn ask_all(server: &Server) -> Vec<String> {
         format!("{VMS}?limit=1&provider_id={provider},prv_01jd8z6v2mfkpb7h3q9xw5t4ra"),
         format!("{VMS}?limit=1&organization_id=org_01jd8z6v2mfkpb7h3q9xw5t4ra"),
         format!("{VMS}?limit=1&state=provisioning&region=fsn1&tag=env&q=fir"),
+        format!("{VMS}?limit=1&state=provisioning,running"),
         format!("{VMS}?limit=1&updated_since=2000-01-01T00:00:00Z"),
         format!("{DELIVERIES}?status=succeeded,pending&limit=8"),
         format!("{WEBHOOKS}?limit=1"),

@@ -81,10 +81,17 @@ impl Filter {
         self.words.iter().all(|word| word.is_in_any(&words_of_name))
     }
 
-    /// Whether every row of the walk that the filter leads to matches.
-    pub fn is_exact(&self) -> bool {
-        let both = self.provider_id.is_some() && self.organization_id.is_some();
-        !both && self.region.is_none() && self.state.is_none() && self.tag.is_none() && self.words.is_empty()
+    /// How many of its parts are given.
+    pub fn count_parts(&self) -> usize {
+        let given = [
+            self.provider_id.is_some(),
+            self.organization_id.is_some(),
+            self.region.is_some(),
+            self.state.is_some(),
+            self.tag.is_some(),
+            !self.words.is_empty(),
+        ];
+        given.into_iter().filter(|is_given| *is_given).count()
     }
 }
 

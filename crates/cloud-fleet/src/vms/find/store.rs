@@ -7,7 +7,8 @@ use kernel::base::{RecordId, Result, StringEnum, Timestamp};
 use kernel::http::{json_size, load_records};
 use kernel::store::delta::{ChangeWalk, Delta};
 use kernel::store::{
-    ArmSql, ChangeKey, Db, FromRow, IndexWalk, ListKey, Row, RowBudget, Select, Value, fill_page, pair_rows,
+    ARMS_MAX, ArmSql, ChangeKey, Db, FromRow, IndexWalk, ListKey, Row, RowBudget, Select, Value, fill_page, from_json,
+    pair_rows,
 };
 use people::organizations::OrganizationId;
 
@@ -28,6 +29,8 @@ kernel::statements! {
     BY_CREATION = kernel::arm!(BRIEFS.use_index("vms_by_creation"));
     BY_PROVIDER = kernel::arm!(BRIEFS.use_index("vms_by_provider").where_equal(&["provider_id"]));
     BY_ORGANIZATION = kernel::arm!(BRIEFS.use_index("vms_by_organization").where_equal(&["organization_id"]));
+    BY_STATE = kernel::arm!(BRIEFS.use_index("vms_by_state").where_equal(&["state"]));
+    BY_REGION = kernel::arm!(BRIEFS.use_index("vms_by_region_and_state").where_equal(&["region", "state"]));
     /// The list adds the index and the order of changes.
     CHANGES = kernel::sql!["SELECT ", BriefColumns::LIST, " FROM vms WHERE tenant_id = $1"];
 }
@@ -46,7 +49,8 @@ struct VmSummaryRow {
     region: String,
     state: MachineState,
     organization_id: Option<OrganizationId>,
-    tags: BTreeMap<String, String>,
+    /// As they are stored: few filters look at them.
+    tags: String,
     name: String,
 }
 
@@ -54,22 +58,25 @@ impl FromRow for VmSummaryRow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         const AT: BriefColumns<usize> = BriefColumns::AT;
         Ok(kernel::read_record!(row, BriefColumns => VmSummaryRow {
-            id, created_at, provider_id, region, organization_id, name;
+            id, created_at, provider_id, region, organization_id, tags, name;
             changed: ChangeKey::from_row(row)?,
             state: MachineState::from_stored(&row.get::<String>(AT.state)?)?,
-            tags: row.get_json(AT.tags)?,
         }))
     }
 }
 
 impl VmSummaryRow {
     fn matches_filter(&self, filter: &Filter) -> bool {
+        let tags: BTreeMap<String, String> = match filter.tag {
+            Some(_) => from_json(&self.tags).unwrap_or_default(),
+            None => BTreeMap::new(),
+        };
         filter.matches_vm(&FilteredVm {
             provider_id: self.provider_id,
             region: &self.region,
             state: self.state,
             organization_id: self.organization_id,
-            tags: &self.tags,
+            tags: &tags,
             name: &self.name,
         })
     }
@@ -131,15 +138,47 @@ type SummaryPage = (Vec<VmSummaryRow>, Option<VmListKey>);
 async fn list_newest(db: &Db, filter: &Filter, after: Option<VmListKey>, limit: usize) -> Result<SummaryPage> {
     let below = after.and_then(ListKey::newest).unwrap_or((Timestamp::from_millis(i64::MAX), VmId::NONE));
     let least = (Timestamp::from_millis(0), VmId::NONE);
-    let (text, values) = match (&filter.provider_id, &filter.organization_id) {
-        (Some(ids), _) => (BY_PROVIDER, ids.iter().map(|id| vec![Value::from(*id)]).collect()),
-        (None, Some(ids)) => (BY_ORGANIZATION, ids.iter().map(|id| vec![Value::from(*id)]).collect()),
-        (None, None) => (BY_CREATION, vec![Vec::new()]),
-    };
-    let walk = IndexWalk::new(text, values, least..below, filter.is_exact());
+    let WalkChoice { text, values, parts } = choose_walk(filter);
+    let walk = IndexWalk::new(text, values, least..below, filter.count_parts() == parts);
     let creation = |row: &VmSummaryRow| (row.created_at, row.id);
     let (rows, next) = walk.load_page(db, limit, creation, |row| row.matches_filter(filter)).await?;
     Ok((rows, next.map(ListKey::Newest)))
+}
+
+/// An index to walk along, and how many parts of the filter it answers.
+struct WalkChoice {
+    text: &'static str,
+    values: Vec<Vec<Value>>,
+    parts: usize,
+}
+
+/// Of the indexes that a filter has, the one of which the fewest machines are likely to be read.
+fn choose_walk(filter: &Filter) -> WalkChoice {
+    let states = |states: &[MachineState]| states.iter().map(|state| Value::from(state.as_str())).collect::<Vec<_>>();
+    if let Some(ids) = &filter.organization_id {
+        let values = ids.iter().map(|id| vec![Value::from(*id)]).collect();
+        return WalkChoice { text: BY_ORGANIZATION, values, parts: 1 };
+    }
+    if let Some(regions) = &filter.region {
+        let states = states(filter.state.as_deref().unwrap_or(MachineState::ALL));
+        if regions.len() * states.len() <= ARMS_MAX {
+            let of_region = |region: &String| {
+                let region = Value::from(region.as_str());
+                states.iter().map(move |state| vec![region.clone(), state.clone()]).collect::<Vec<_>>()
+            };
+            let values = regions.iter().flat_map(of_region).collect();
+            return WalkChoice { text: BY_REGION, values, parts: 1 + usize::from(filter.state.is_some()) };
+        }
+    }
+    if let Some(ids) = &filter.provider_id {
+        let values = ids.iter().map(|id| vec![Value::from(*id)]).collect();
+        return WalkChoice { text: BY_PROVIDER, values, parts: 1 };
+    }
+    if let Some(given) = &filter.state {
+        let values = states(given).into_iter().map(|state| vec![state]).collect();
+        return WalkChoice { text: BY_STATE, values, parts: 1 };
+    }
+    WalkChoice { text: BY_CREATION, values: vec![Vec::new()], parts: 0 }
 }
 
 /// Changed machines in the order of changes, those that have left the list too.
