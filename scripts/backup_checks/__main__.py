@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from client import FOLDER, Failure, call, expect, expect_same, format_now
@@ -124,10 +125,12 @@ def check_network(site):
 
 
 def check_refused(site):
-    """A wrong key keeps the report; a report that can never be taken is moved aside, and holds up no other."""
+    """A wrong key or address keeps the report; one of an unknown device waits for a week, and holds up no other."""
     site.set_url(INGEST.replace("//ing_", "//ing_0", 1))
     answers = site.run(site.tool.backup(site.source))
     expect_same("a wrong key", [401], [code for code, _ in answers])
+    site.set_url(INGEST.replace("/internal/ingest/inventory", "/internal/ingest/nothing"))
+    expect_same("a wrong address", [404], [code for code, _ in site.post(1)])
     site.set_url(INGEST)
     report, = site.list_waiting()
     with open(report, encoding="utf-8") as file:
@@ -136,6 +139,9 @@ def check_refused(site):
         file.write(text.replace('"external_id":"', '"external_id":"other-'))
     answers = site.post()
     expect_same("a device that nobody knows, and the report after it", [422, 201], [code for code, _ in answers])
+    week_ago = time.time() - 8 * 86_400
+    os.utime(f"{site.spool}/0-first.json", (week_ago, week_ago))
+    expect_same("a device that nobody knows for a week", [422], [code for code, _ in site.post()])
     expect(os.path.exists(f"{site.spool}/refused/0-first.answer"), "the refused report was not moved aside")
     site.expect_row("the report after it", "ok", "warning", ONE_COPY, {"success": 1})
 

@@ -8,10 +8,11 @@ use ::backups::policy::{
     BackupPolicy, BackupSchedule, BackupTarget, DeviceClass, PolicyLevel, PolicySource, TargetMedia, TargetType,
     resolve_policy,
 };
-use ::backups::posture::device::{DeviceRecord, DeviceShare, JudgedDevice, RunFacts, judge_device, min_time};
+use ::backups::posture::device::{DeviceShare, JudgedDevice, judge_device};
 use ::backups::posture::organization::{
     DAYS_SHOWN, Grades, OrganizationRecord, earliest, find_zone, judge_organization,
 };
+use ::backups::posture::record::{DeviceRecord, RunFacts, min_time};
 use ::backups::posture::{Finding, Health, JobKind, RunStatus};
 use kernel::base::{DAY_MS, Env, HOUR_MS, MINUTE_MS, Timestamp};
 use tenant_control::features::devices::{DeviceId, Type};

@@ -11,8 +11,8 @@ use people::organizations::OrganizationId;
 
 use super::input::{DeclaredRun, Evidence, JobReport};
 use super::{AcceptedReport, BACKUP_JOB_FAILED, JobOutcome, JobReason, JobRun, JobRunId, Tool};
-use crate::posture::device::RunFacts;
 use crate::posture::pending::store::{find_inventory_device, find_namesakes};
+use crate::posture::record::RunFacts;
 use crate::posture::store::{InventoryDevice, PostureUpdate};
 use crate::posture::{JobKind, RunStatus};
 

@@ -1,12 +1,13 @@
 //! How well devices and organizations are backed up.
 //!
-//! `device` judges a device by what is known of its runs, `organization` an organization by what its devices add up to, and
-//! `windows` says which scheduled runs were missed: rules without a database. `store` keeps what is known, and applies changes
-//! to it; `shown` is an organization as the API shows it; `clock` does what time alone changes, `pending` what other features
-//! and policies change.
+//! `record` is what is known of a device by its runs, `device` judges it by that, `organization` an organization by what its
+//! devices add up to, and `windows` says which scheduled runs were missed: rules without a database. `store` keeps what is known,
+//! and applies changes to it; `shown` is an organization as the API shows it; `clock` does what time alone changes, `pending`
+//! what other features and policies change.
 
 pub mod device;
 pub mod organization;
+pub mod record;
 pub mod shown;
 pub mod store;
 pub mod windows;

@@ -6,7 +6,8 @@ use kernel::base::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::device::{Age, DeviceShare, Moments, min_time};
+use super::device::{Age, DeviceShare, Moments};
+use super::record::min_time;
 use super::{Finding, Health, ReasonCode, RunCounts, RunStatus, Severity};
 use crate::policy::{BackupPolicy, TargetMedia};
 

@@ -11,11 +11,12 @@ use kernel::events;
 use kernel::store::{FromRow, Row, Tx, Value, to_json};
 use people::organizations::OrganizationId;
 
-use super::device::{DeviceRecord, DeviceShare, FailureCount, JudgedDevice, RunFacts, judge_device, min_time};
+use super::device::{DeviceShare, JudgedDevice, judge_device};
 use super::missed::store::{ScheduledDevice, judge_schedule, list_covered};
 use super::organization::{
     DAY_WINDOW_MS, Grades, OrganizationRecord, earliest, find_zone, judge_organization, zone_of,
 };
+use super::record::{DeviceRecord, FailureCount, RunFacts, min_time};
 use super::shown::BACKUP_POSTURE_CHANGED;
 use super::shown::store::get_posture;
 use super::{Finding, Health, JobKind, RunStatus};

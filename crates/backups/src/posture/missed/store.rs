@@ -7,7 +7,8 @@ use kernel::base::{DAY_MS, Id, Result, Timestamp};
 use kernel::store::Tx;
 use people::organizations::OrganizationId;
 
-use super::super::device::{DeviceRecord, JudgedDevice, RunFacts};
+use super::super::device::JudgedDevice;
+use super::super::record::{DeviceRecord, RunFacts};
 use super::super::windows::RunWindow;
 use super::super::{JobKind, RunStatus};
 use crate::job_reports::JobRunId;

@@ -1,5 +1,7 @@
 //! The aggregate from scratch: a plain computation over all that was ever done, without anything kept.
 
+mod rule;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use feature_kit::schedule::CronSchedule;
@@ -8,6 +10,8 @@ use jiff::tz::TimeZone;
 use kernel::base::{DAY_MS, HOUR_MS, Timestamp};
 use serde_json::{Value, json};
 use tenant_control::features::devices::Type;
+
+use rule::Rule;
 
 /// Whom a level of the policy is of; devices and customers by their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -479,42 +483,4 @@ fn name(rank: i64) -> &'static str {
 
 fn rank(name: &str) -> i64 {
     GRADES.iter().position(|one| *one == name).unwrap() as i64
-}
-
-struct Rule {
-    copies: usize,
-    media: usize,
-    offsite: bool,
-    immutable: bool,
-    zero_errors: bool,
-}
-
-impl Rule {
-    fn of(policy: &Policy, scope: &[&Told]) -> Rule {
-        let counts = |target: &&Target| !scope.is_empty() && scope.iter().all(|one| one.targets.contains(target.name));
-        let counting: Vec<&Target> = policy.targets.iter().filter(counts).collect();
-        let media: BTreeSet<&str> = counting.iter().map(|target| target.media).chain(["disk"]).collect();
-        Rule {
-            copies: 1 + counting.len(),
-            media: media.len(),
-            offsite: counting.iter().any(|target| target.offsite),
-            immutable: counting.iter().any(|target| target.immutable),
-            zero_errors: !scope.is_empty() && scope.iter().all(|one| one.is_verified),
-        }
-    }
-
-    fn lacks(&self) -> Vec<&'static str> {
-        let all = [
-            ("too_few_copies", self.copies < 3),
-            ("too_few_media", self.media < 2),
-            ("no_offsite", !self.offsite),
-            ("no_immutable", !self.immutable),
-        ];
-        all.into_iter().filter(|(_, lacks)| *lacks).map(|(code, _)| code).collect()
-    }
-
-    fn to_json(&self) -> Value {
-        let Rule { copies, media, offsite, immutable, zero_errors } = self;
-        json!({"copies": copies, "media": media, "offsite": offsite, "immutable": immutable, "zero_errors": zero_errors})
-    }
 }

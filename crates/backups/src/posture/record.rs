@@ -1,0 +1,265 @@
+//! What is known of the backups of a device.
+
+use std::collections::BTreeMap;
+
+use kernel::base::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{JobKind, RunStatus};
+
+/// Targets that are known of one device, and jobs that fail. A device that names more than this is the fault of a script.
+const NAMES_MAX: usize = 20;
+/// Of the reason of a failure that is shown.
+const FAILURE_CHARS_MAX: usize = 300;
+/// A job that failed and did not run again is forgotten then: it was renamed, or is not there any more. A monthly job is
+/// remembered until it runs next.
+pub const JOB_MEMORY_MS: i64 = 35 * kernel::base::DAY_MS;
+
+/// What is known of the backups of a device, whatever the order in which its reports came.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceRecord {
+    /// The end of the first backup that was reported, and of the newest.
+    pub first_run_at: Option<Timestamp>,
+    pub last_run_at: Option<Timestamp>,
+    pub last_run_started_at: Option<Timestamp>,
+    pub first_success_at: Option<Timestamp>,
+    pub last_success_at: Option<Timestamp>,
+    /// Jobs whose newest backups failed. The success of another job, or on another target, says nothing of them.
+    pub failing: Vec<FailingJob>,
+    /// Bytes that the newest successful backup protects.
+    pub size_bytes: Option<i64>,
+    /// The newest success on each target.
+    pub targets: BTreeMap<String, Timestamp>,
+    /// The newest verification that was good, of whichever target, and what was verified on each.
+    pub verified_at: Option<Timestamp>,
+    pub verifications: BTreeMap<String, Verification>,
+    /// Up to where scheduled runs are judged, and by which schedule.
+    pub judged_until: Option<Timestamp>,
+    pub schedule: Option<String>,
+    /// The scheduled runs that were missed since the last one that was met: the first of them, and the newest judged.
+    pub missed_since: Option<Timestamp>,
+    pub missed_at: Option<Timestamp>,
+}
+
+/// A job that fails on a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailingJob {
+    pub job: String,
+    pub target: String,
+    /// Failed backups since its last success, with the ends of the first and of the newest.
+    pub failures: i64,
+    pub since: Timestamp,
+    pub last_at: Timestamp,
+    /// Why the newest failed.
+    pub detail: String,
+}
+
+impl FailingJob {
+    fn describe(&self) -> String {
+        let FailingJob { job, target, detail, .. } = self;
+        if detail.is_empty() { format!("{job} on {target}") } else { format!("{job} on {target}: {detail}") }
+    }
+}
+
+/// When a target was verified last, and when errors were found there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Verification {
+    pub verified_at: Option<Timestamp>,
+    pub errors_found_at: Option<Timestamp>,
+}
+
+impl Verification {
+    /// When errors were found, unless it was good since.
+    fn damaged_at(self) -> Option<Timestamp> {
+        self.errors_found_at.filter(|_| self.errors_found_at >= self.verified_at)
+    }
+
+    fn newest_at(self) -> Option<Timestamp> {
+        self.verified_at.max(self.errors_found_at)
+    }
+}
+
+/// A run, as it changes what is known.
+#[derive(Clone, Debug)]
+pub struct RunFacts<'a> {
+    pub job: &'a str,
+    pub kind: JobKind,
+    pub status: RunStatus,
+    pub started_at: Timestamp,
+    pub ended_at: Timestamp,
+    pub target: &'a str,
+    pub size_bytes: Option<i64>,
+    /// Whether a verification failed because what is stored is damaged.
+    pub has_found_errors: bool,
+    /// Why it failed.
+    pub failure: &'a str,
+}
+
+/// Whether the failures of the run's job have to be counted again: it began to fail, or a run came late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureCount {
+    Known,
+    CountAgain,
+}
+
+impl DeviceRecord {
+    /// Adds a run.
+    pub fn add_run(&mut self, run: &RunFacts<'_>) -> FailureCount {
+        match run.kind {
+            JobKind::Backup => return self.add_backup(run),
+            JobKind::Verify => self.add_verification(run),
+            JobKind::RestoreTest | JobKind::Prune => {}
+        }
+        FailureCount::Known
+    }
+
+    fn add_backup(&mut self, run: &RunFacts<'_>) -> FailureCount {
+        let ended_at = Some(run.ended_at);
+        self.first_run_at = min_time(self.first_run_at, run.ended_at);
+        if self.last_run_at <= ended_at {
+            (self.last_run_at, self.last_run_started_at) = (ended_at, Some(run.started_at));
+        }
+        if run.status.is_success() {
+            self.first_success_at = min_time(self.first_success_at, run.ended_at);
+            let on_target = self.targets.entry(run.target.to_owned()).or_insert(run.ended_at);
+            *on_target = (*on_target).max(run.ended_at);
+            forget_oldest(&mut self.targets, |at| *at);
+            if self.last_success_at <= ended_at {
+                self.last_success_at = ended_at;
+                self.size_bytes = run.size_bytes.or(self.size_bytes);
+            }
+        }
+        self.add_to_job(run)
+    }
+
+    fn add_to_job(&mut self, run: &RunFacts<'_>) -> FailureCount {
+        let at = self.failing.iter().position(|known| known.job == run.job && known.target == run.target);
+        let Some(at) = at else {
+            if run.status.is_success() {
+                return FailureCount::Known;
+            }
+            self.set_failing(run, 1, run.ended_at, run.ended_at);
+            return FailureCount::CountAgain;
+        };
+        let known = &mut self.failing[at];
+        if run.status.is_success() {
+            if run.ended_at >= known.last_at {
+                self.failing.remove(at);
+            } else if run.ended_at >= known.since {
+                return FailureCount::CountAgain;
+            }
+        } else if run.ended_at >= known.since {
+            known.failures += 1;
+            if known.last_at <= run.ended_at {
+                (known.last_at, known.detail) = (run.ended_at, cut_failure(run.failure));
+            }
+        } else {
+            return FailureCount::CountAgain;
+        }
+        FailureCount::Known
+    }
+
+    /// Sets the failures of the run's job.
+    pub fn set_failing(&mut self, run: &RunFacts<'_>, failures: i64, since: Timestamp, last_at: Timestamp) {
+        let at = self.failing.iter().position(|known| known.job == run.job && known.target == run.target);
+        let known = at.map(|at| self.failing.remove(at));
+        if failures == 0 {
+            return;
+        }
+        let is_newest = !run.status.is_success() && run.ended_at >= last_at;
+        let detail = known.filter(|_| !is_newest).map_or_else(|| cut_failure(run.failure), |known| known.detail);
+        let (job, target) = (run.job.to_owned(), run.target.to_owned());
+        self.failing.push(FailingJob { job, target, failures, since, last_at, detail });
+        if self.failing.len() > NAMES_MAX
+            && let Some(oldest) = (0..self.failing.len()).min_by_key(|at| self.failing[*at].last_at)
+        {
+            self.failing.remove(oldest);
+        }
+    }
+
+    /// How long the newest backup took.
+    pub fn last_length_ms(&self) -> i64 {
+        let (Some(started), Some(ended)) = (self.last_run_started_at, self.last_run_at) else { return 0 };
+        ended.as_millis() - started.as_millis()
+    }
+
+    /// Forgets jobs that failed and did not run again for so long.
+    pub fn forget_jobs(&mut self, now: Timestamp) {
+        self.failing.retain(|known| known.last_at.plus_ms(JOB_MEMORY_MS) >= now);
+    }
+
+    /// Failed backups in a row, of the job that has the most.
+    pub fn failures(&self) -> i64 {
+        self.failing.iter().map(|known| known.failures).max().unwrap_or(0)
+    }
+
+    /// Why the newest backup of those that fail did.
+    pub fn describe_failure(&self) -> Option<String> {
+        self.failing.iter().max_by_key(|known| known.last_at).map(FailingJob::describe)
+    }
+
+    fn add_verification(&mut self, run: &RunFacts<'_>) {
+        if !run.status.is_success() && !run.has_found_errors {
+            return;
+        }
+        let ended_at = Some(run.ended_at);
+        let of_target = self.verifications.entry(run.target.to_owned()).or_default();
+        if run.status.is_success() {
+            of_target.verified_at = of_target.verified_at.max(ended_at);
+            self.verified_at = self.verified_at.max(ended_at);
+        } else {
+            of_target.errors_found_at = of_target.errors_found_at.max(ended_at);
+        }
+        // Those that are damaged last.
+        forget_oldest(&mut self.verifications, |of_target| (of_target.damaged_at(), of_target.newest_at()));
+    }
+
+    /// Brings times back that lie in the future.
+    pub fn clamp_times(&mut self, now: Timestamp) {
+        let times = [
+            &mut self.first_run_at,
+            &mut self.last_run_at,
+            &mut self.last_run_started_at,
+            &mut self.first_success_at,
+            &mut self.last_success_at,
+            &mut self.verified_at,
+            &mut self.judged_until,
+            &mut self.missed_since,
+            &mut self.missed_at,
+        ];
+        let of_verifications =
+            self.verifications.values_mut().flat_map(|one| [&mut one.verified_at, &mut one.errors_found_at]);
+        let of_jobs = self.failing.iter_mut().flat_map(|one| [&mut one.since, &mut one.last_at]);
+        let times = times.into_iter().chain(of_verifications).flatten();
+        for time in times.chain(self.targets.values_mut()).chain(of_jobs) {
+            *time = (*time).min(now);
+        }
+    }
+
+    /// Targets that are damaged, and since when.
+    pub fn damaged_targets(&self) -> impl Iterator<Item = (&str, Timestamp)> {
+        let all = self.verifications.iter();
+        all.filter_map(|(target, verified)| verified.damaged_at().map(|since| (target.as_str(), since)))
+    }
+}
+
+fn cut_failure(detail: &str) -> String {
+    detail.chars().take(FAILURE_CHARS_MAX).collect()
+}
+
+/// Keeps no more than [`NAMES_MAX`].
+fn forget_oldest<T, K: Ord>(named: &mut BTreeMap<String, T>, age_of: impl Fn(&T) -> K) {
+    if named.len() <= NAMES_MAX {
+        return;
+    }
+    let oldest = named.iter().min_by_key(|(_, known)| age_of(known)).map(|(name, _)| name.clone());
+    if let Some(oldest) = oldest {
+        named.remove(&oldest);
+    }
+}
+
+pub fn min_time(known: Option<Timestamp>, at: Timestamp) -> Option<Timestamp> {
+    Some(known.map_or(at, |known| known.min(at)))
+}
