@@ -12,7 +12,7 @@ use ::backups::posture::device::{DeviceShare, JudgedDevice, judge_device};
 use ::backups::posture::organization::{
     DAYS_SHOWN, Grades, OrganizationRecord, earliest, find_zone, judge_organization,
 };
-use ::backups::posture::record::{DeviceRecord, RunFacts, min_time};
+use ::backups::posture::record::{DeviceRecord, FailureCount, RunFacts, min_time};
 use ::backups::posture::{Finding, Health, JobKind, RunStatus};
 use kernel::base::{DAY_MS, Env, HOUR_MS, MINUTE_MS, Timestamp};
 use tenant_control::features::devices::{DeviceId, Type};
@@ -213,7 +213,7 @@ impl Customer {
             let mut counts = [(RunStatus::Success, 0), (RunStatus::Failed, 0)];
             for machine in &mut self.machines {
                 for run in machine.runs_of(night, nights_ago) {
-                    let _ = machine.record.add_run(&run.facts());
+                    add_run(&mut machine.record, &run);
                     note_run(&mut self.record, &run);
                     if run.kind == JobKind::Backup && nights_ago < 2 {
                         self.record.count_run(run.status, run.ended_at, 1, &zone, end);
@@ -237,7 +237,7 @@ impl Customer {
 
     /// A device reports one more run at `now`.
     pub fn report(&mut self, place: usize, run: &Run, now: Timestamp) {
-        let _ = self.machines[place].record.add_run(&run.facts());
+        add_run(&mut self.machines[place].record, run);
         note_run(&mut self.record, run);
         self.record.count_run(run.status, run.ended_at, 1, &find_zone("UTC"), now);
         self.judge_machine(place, now);
@@ -272,6 +272,13 @@ impl Customer {
         (self.record.findings, self.record.judged) = (judgement.findings, judgement.shown);
         self.next_at = earliest(judgement.next_at, self.record.window_ends_at);
         self.grades = judgement.grades;
+    }
+}
+
+/// Adds a run that came in time.
+fn add_run(record: &mut DeviceRecord, run: &Run) {
+    if matches!(record.add_run(&run.facts()), FailureCount::IsFirst { .. }) {
+        record.add_first_failure(&run.facts());
     }
 }
 

@@ -19,7 +19,7 @@ kernel::statements! {
     TOTALS = "SELECT health, COUNT(*), CAST(SUM(total) AS BIGINT), CAST(SUM(in_scope) AS BIGINT), CAST(SUM(protected) AS BIGINT),
             CAST(SUM(never_succeeded) AS BIGINT), CAST(SUM(success) AS BIGINT), CAST(SUM(warning) AS BIGINT),
             CAST(SUM(failed) AS BIGINT), CAST(SUM(missed) AS BIGINT), CAST(SUM(size_bytes) AS BIGINT)
-        FROM backup_postures WHERE tenant_id = $1 GROUP BY health";
+        FROM backup_postures /* INDEXED BY backup_postures_by_health */ WHERE tenant_id = $1 GROUP BY health";
     ORGANIZATION = "SELECT id FROM organizations WHERE tenant_id = $1 AND id = $2";
 }
 

@@ -45,11 +45,9 @@ pub async fn receive_report(
     sender: CredentialHolder<IngestCredential, Reporting>,
     body: Json<JobReport>,
 ) -> Result<ReportAnswer> {
-    let report = body.read().await?.value;
-    let judged = {
-        // Reading what a tool has printed occupies a thread and memory.
-        let _parser = sender.acquire_parser().await?;
-        run_blocking(move || Ok(judge_report(report))).await?
-    };
+    // Reading what a tool has printed occupies a thread and memory.
+    let (body, parser) = body.read_in_turn(async || sender.acquire_parser().await).await?;
+    let judged = run_blocking(move || Ok(judge_report(body.value))).await?;
+    drop(parser);
     save_report(&sender.db(), *sender.reach(), judged).await.map(ReportAnswer)
 }

@@ -97,11 +97,16 @@ pub struct RunFacts<'a> {
     pub failure: &'a str,
 }
 
-/// Whether the failures of the run's job have to be counted again: it began to fail, or a run came late.
+/// What has to be asked before the failures of the run's job are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCount {
     Known,
-    CountAgain,
+    /// Whether its job has succeeded since, up to the first failure that is known: if not, it is the first now.
+    IsFirst {
+        until: Timestamp,
+    },
+    /// A success came late: which failures were after it.
+    CountAfter,
 }
 
 impl DeviceRecord {
@@ -137,18 +142,16 @@ impl DeviceRecord {
     fn add_to_job(&mut self, run: &RunFacts<'_>) -> FailureCount {
         let at = self.failing.iter().position(|known| known.job == run.job && known.target == run.target);
         let Some(at) = at else {
-            if run.status.is_success() {
-                return FailureCount::Known;
-            }
-            self.set_failing(run, 1, run.ended_at, run.ended_at);
-            return FailureCount::CountAgain;
+            let has_failed = !run.status.is_success();
+            let until = Timestamp::from_millis(i64::MAX);
+            return if has_failed { FailureCount::IsFirst { until } } else { FailureCount::Known };
         };
         let known = &mut self.failing[at];
         if run.status.is_success() {
             if run.ended_at >= known.last_at {
                 self.failing.remove(at);
             } else if run.ended_at >= known.since {
-                return FailureCount::CountAgain;
+                return FailureCount::CountAfter;
             }
         } else if run.ended_at >= known.since {
             known.failures += 1;
@@ -156,26 +159,32 @@ impl DeviceRecord {
                 (known.last_at, known.detail) = (run.ended_at, cut_failure(run.failure));
             }
         } else {
-            return FailureCount::CountAgain;
+            return FailureCount::IsFirst { until: known.since };
         }
         FailureCount::Known
     }
 
-    /// Sets the failures of the run's job.
-    pub fn set_failing(&mut self, run: &RunFacts<'_>, failures: i64, since: Timestamp, last_at: Timestamp) {
-        let at = self.failing.iter().position(|known| known.job == run.job && known.target == run.target);
-        let known = at.map(|at| self.failing.remove(at));
-        if failures == 0 {
+    /// Adds a failure that came before all of its job that are known.
+    pub fn add_first_failure(&mut self, run: &RunFacts<'_>) {
+        if let Some(known) = self.failing.iter_mut().find(|known| known.job == run.job && known.target == run.target) {
+            known.failures += 1;
+            known.since = run.ended_at;
             return;
         }
-        let is_newest = !run.status.is_success() && run.ended_at >= last_at;
-        let detail = known.filter(|_| !is_newest).map_or_else(|| cut_failure(run.failure), |known| known.detail);
-        let (job, target) = (run.job.to_owned(), run.target.to_owned());
-        self.failing.push(FailingJob { job, target, failures, since, last_at, detail });
+        let (job, target, at) = (run.job.to_owned(), run.target.to_owned(), run.ended_at);
+        let detail = cut_failure(run.failure);
+        self.failing.push(FailingJob { job, target, failures: 1, since: at, last_at: at, detail });
         if self.failing.len() > NAMES_MAX
             && let Some(oldest) = (0..self.failing.len()).min_by_key(|at| self.failing[*at].last_at)
         {
             self.failing.remove(oldest);
+        }
+    }
+
+    /// Sets the failures of the run's job, of which the first ended at `since`.
+    pub fn set_failures(&mut self, run: &RunFacts<'_>, failures: i64, since: Timestamp) {
+        if let Some(known) = self.failing.iter_mut().find(|known| known.job == run.job && known.target == run.target) {
+            (known.failures, known.since) = (failures, since);
         }
     }
 

@@ -49,11 +49,14 @@ kernel::statements! {
     UPDATE_POSTURE = PostureColumns::UPDATE;
     DELETE_POSTURE = "DELETE FROM backup_postures WHERE tenant_id = $1 AND organization_id = $2";
     DELETE_LEVEL = "DELETE FROM backup_configs WHERE tenant_id = $1 AND owner_id = $2";
-    /// Failed backups of a job on a target since the last success there.
-    FAILING = "SELECT COUNT(*), MIN(ended_at), MAX(ended_at) FROM backup_runs WHERE tenant_id = $1 AND device_id = $2
-        AND kind = 'backup' AND job = $3 AND target = $4 AND status = 'failed' AND ended_at > COALESCE((
-            SELECT MAX(ended_at) FROM backup_runs WHERE tenant_id = $1 AND device_id = $2
-            AND kind = 'backup' AND job = $3 AND target = $4 AND status IN ('success', 'warning')), -1)";
+    /// Whether a job has succeeded on a target from then on. The inner rows are bounded by how late a run comes, and at most.
+    SUCCEEDED_BETWEEN = "SELECT status FROM (SELECT job, target, status FROM backup_runs WHERE tenant_id = $1 AND device_id = $2
+            AND kind = 'backup' AND ended_at >= $3 AND ended_at < $4 ORDER BY ended_at LIMIT $5) AS runs
+        WHERE job = $6 AND target = $7 AND status IN ('success', 'warning') LIMIT 1";
+    /// Failed backups of a job on a target after a success there that came late.
+    FAILED_AFTER = "SELECT COUNT(*), MIN(ended_at) FROM (SELECT job, target, status, ended_at FROM backup_runs WHERE tenant_id = $1
+            AND device_id = $2 AND kind = 'backup' AND ended_at > $3 ORDER BY ended_at LIMIT $4) AS runs
+        WHERE job = $5 AND target = $6 AND status = 'failed'";
     RUNS_BETWEEN = "SELECT status, COUNT(*) FROM backup_runs WHERE tenant_id = $1 AND organization_id = $2
         AND kind = 'backup' AND ended_at > $3 AND ended_at <= $4 GROUP BY status";
     FIRST_RUN_AFTER = "SELECT MIN(ended_at) FROM backup_runs WHERE tenant_id = $1 AND organization_id = $2
@@ -64,6 +67,8 @@ kernel::statements! {
 }
 
 const QUARTER_MS: i64 = 900_000;
+/// Runs of a device that are looked at because one comes late: seven weeks of one every fifteen minutes.
+const LATE_RUNS_MAX: i64 = 5_000;
 /// Days that the strip may show in any zone, and one more.
 const STRIP_MS: i64 = 30 * kernel::base::DAY_MS;
 
@@ -342,11 +347,21 @@ impl PostureUpdate {
 
 /// Adds a run, which is stored already.
 async fn add_run(tx: &mut Tx, id: DeviceId, record: &mut DeviceRecord, run: &RunFacts<'_>) -> Result<()> {
-    if record.add_run(run) == FailureCount::CountAgain {
-        let counted: (i64, Option<Timestamp>, Option<Timestamp>) =
-            tx.get_one(FAILING, args![id, run.job, run.target]).await?;
-        let (failures, since, last_at) = counted;
-        record.set_failing(run, failures, since.unwrap_or(run.ended_at), last_at.unwrap_or(run.ended_at));
+    match record.add_run(run) {
+        FailureCount::Known => {}
+        FailureCount::IsFirst { until } => {
+            let values = args![id, run.ended_at, until, LATE_RUNS_MAX, run.job, run.target];
+            if tx.find::<String>(SUCCEEDED_BETWEEN, values).await?.is_none() {
+                record.add_first_failure(run);
+            }
+        }
+        FailureCount::CountAfter => {
+            let values = args![id, run.ended_at, LATE_RUNS_MAX, run.job, run.target];
+            let (failures, since): (i64, Option<Timestamp>) = tx.get_one(FAILED_AFTER, values).await?;
+            if let Some(since) = since {
+                record.set_failures(run, failures, since);
+            }
+        }
     }
     Ok(())
 }

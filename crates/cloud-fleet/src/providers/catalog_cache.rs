@@ -52,6 +52,8 @@ impl CatalogEntry {
 /// How long a catalog is kept: every page of it is read from the whole.
 const KEPT_MS: i64 = 5 * MINUTE_MS;
 const KEPT_MAX: usize = 200;
+/// No tenant takes the place of others.
+const KEPT_OF_TENANT_MAX: usize = 20;
 
 /// Which catalog: of a provider with these credentials, and of a region.
 pub type CatalogKey = (TenantId, ProviderId, i64, CatalogKind, Option<String>);
@@ -70,12 +72,21 @@ impl CatalogCache {
 
     pub fn keep(&self, key: CatalogKey, entries: Arc<Vec<CatalogEntry>>, now: Timestamp) {
         let mut kept = lock_unpoisoned(&self.0);
-        if kept.len() >= KEPT_MAX {
-            kept.retain(|_, (since, _)| is_fresh(*since, now));
+        kept.retain(|_, (since, _)| is_fresh(*since, now));
+        kept.insert(key.clone(), (now, entries));
+        if kept.keys().filter(|known| known.0 == key.0).count() > KEPT_OF_TENANT_MAX {
+            forget_oldest(&mut kept, |known| known.0 == key.0 && *known != key);
         }
-        if kept.len() < KEPT_MAX {
-            kept.insert(key, (now, entries));
+        if kept.len() > KEPT_MAX {
+            forget_oldest(&mut kept, |known| *known != key);
         }
+    }
+}
+
+fn forget_oldest(kept: &mut HashMap<CatalogKey, KeptCatalog>, may_go: impl Fn(&CatalogKey) -> bool) {
+    let candidates = kept.iter().filter(|(known, _)| may_go(known));
+    if let Some(oldest) = candidates.min_by_key(|(_, (since, _))| *since).map(|(known, _)| known.clone()) {
+        kept.remove(&oldest);
     }
 }
 

@@ -127,10 +127,11 @@ fn parse_regions(field: &mut BodyField<'_>) -> Option<Vec<String>> {
     Some(regions)
 }
 
-/// A region becomes part of a host name, so it has nothing but letters, digits and dashes.
+/// A region becomes part of a host name, so it has nothing but letters, digits and, between them, dashes.
 pub fn parse_region(text: &str) -> Result<String, String> {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    if (1..=32).contains(&text.len()) && text.bytes().all(is_word) {
+    let has_ends = !text.starts_with('-') && !text.ends_with('-');
+    if (1..=32).contains(&text.len()) && text.bytes().all(is_word) && has_ends {
         return Ok(text.to_owned());
     }
     Err("must be the name of a region such as eu-central-1".to_owned())

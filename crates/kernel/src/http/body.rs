@@ -13,7 +13,7 @@ use super::admission::ArrivedBody;
 use super::app::SharedApp;
 use super::fields::{BodyFields, ERRORS_MAX, FromBody, escape_pointer};
 use super::raw::Raw;
-use crate::base::{Code, Error, FieldError, Result, sha256};
+use crate::base::{Code, Error, FieldError, Result, run_blocking, sha256};
 use crate::store::Db;
 use crate::store::references::{self, RecordReference, Referable};
 
@@ -41,16 +41,36 @@ impl<T: FromBody> Json<T> {
         self.read_with(async |references| references::list_unknown(db, referable, references).await).await
     }
 
+    /// Like [`Json::read`], for bodies that are large: once one has arrived, it is parsed off the threads that serve requests,
+    /// and in its turn, with this permit. Returns the permit, too.
+    pub async fn read_in_turn<P>(self, permit: impl AsyncFnOnce() -> Result<P>) -> Result<(ReceivedBody<T>, P)> {
+        let parse = async |bytes: Vec<u8>| {
+            let permit = permit().await?;
+            let object = run_blocking(move || Ok((parse_object(&bytes)?, bytes))).await?;
+            Ok((object, permit))
+        };
+        self.read_parsed(async |_| Ok(Vec::new()), parse).await
+    }
+
     async fn read_with(
         self,
         unknown: impl AsyncFnOnce(Vec<RecordReference>) -> Result<Vec<FieldError>>,
     ) -> Result<ReceivedBody<T>> {
+        let parse = async |bytes: Vec<u8>| Ok(((parse_object(&bytes)?, bytes), ()));
+        self.read_parsed(unknown, parse).await.map(|(received, ())| received)
+    }
+
+    async fn read_parsed<P>(
+        self,
+        unknown: impl AsyncFnOnce(Vec<RecordReference>) -> Result<Vec<FieldError>>,
+        parse: impl AsyncFnOnce(Vec<u8>) -> Result<((Map<String, Value>, Vec<u8>), P)>,
+    ) -> Result<(ReceivedBody<T>, P)> {
         let Raw { app, context, headers, body, rules } = self.0;
         check_content_type(&headers)?;
         let context = context?;
         let ArrivedBody { bytes, memory } = context.receive_body(&app, body, rules.bytes_max).await?;
         context.acquire_write(&app).await?;
-        let object = parse_object(&bytes)?;
+        let ((object, bytes), permit) = parse(bytes).await?;
         let mut fields = BodyFields::new(object);
         let value = T::from_fields(&mut fields);
         let findings = fields.finish_reading();
@@ -65,7 +85,7 @@ impl<T: FromBody> Json<T> {
         let value = value.ok_or_else(|| Error::internal("a body was refused without a reason"))?;
         let digest = sha256(&bytes);
         drop((bytes, memory));
-        Ok(ReceivedBody { value, digest, references: findings.references })
+        Ok((ReceivedBody { value, digest, references: findings.references }, permit))
     }
 }
 
@@ -79,12 +99,16 @@ fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>> {
         };
         Error::new(Code::MalformedJson, detail)
     };
-    let mut duplicates = Vec::new();
+    let mut found = BodyFindings::default();
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    let value = DuplicateChecker { path: ValuePath::Body, duplicates: &mut duplicates }
-        .deserialize(&mut json)
-        .map_err(malformed)?;
+    let parsed = DuplicateChecker { path: ValuePath::Body, found: &mut found }.deserialize(&mut json);
+    if found.values > VALUES_MAX {
+        let detail = format!("The body has more than {VALUES_MAX} values.");
+        return Err(Error::new(Code::PayloadTooLarge, detail));
+    }
+    let value = parsed.map_err(malformed)?;
     json.end().map_err(malformed)?;
+    let duplicates = found.duplicates;
     let Value::Object(object) = value else {
         return Err(Error::invalid("", "wrong_type", "must be an object"));
     };
@@ -95,11 +119,21 @@ fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>> {
 const DUPLICATES_MAX: usize = 100;
 const POINTERS_BYTES_MAX: usize = 16 * 1024;
 
+/// A value takes up to a hundred bytes of memory, and two of a body.
+const VALUES_MAX: usize = 100_000;
+
+/// What was found in a body.
+#[derive(Default)]
+struct BodyFindings {
+    values: usize,
+    duplicates: Vec<FieldError>,
+}
+
 /// Deserializes a `Value` and reports duplicate members. serde would silently take the last, while another reader of the
 /// same body, such as a proxy, may take the first. serde_json itself bounds the depth.
 struct DuplicateChecker<'a> {
     path: ValuePath<'a>,
-    duplicates: &'a mut Vec<FieldError>,
+    found: &'a mut BodyFindings,
 }
 
 /// The path of a value. Its pointer is built only for an error: building each one below a long name would take hours.
@@ -122,11 +156,12 @@ impl ValuePath<'_> {
 
 impl DuplicateChecker<'_> {
     fn report_duplicate(&mut self, name: &str) {
-        let bytes: usize = self.duplicates.iter().map(|field| field.pointer.len()).sum();
-        if self.duplicates.len() < DUPLICATES_MAX && bytes < POINTERS_BYTES_MAX {
+        let duplicates = &mut self.found.duplicates;
+        let bytes: usize = duplicates.iter().map(|field| field.pointer.len()).sum();
+        if duplicates.len() < DUPLICATES_MAX && bytes < POINTERS_BYTES_MAX {
             let (pointer, detail) =
                 (ValuePath::Member(&self.path, name).to_pointer(), "is given more than once".to_owned());
-            self.duplicates.push(FieldError { pointer, code: "duplicate_field", detail });
+            duplicates.push(FieldError { pointer, code: "duplicate_field", detail });
         }
     }
 }
@@ -135,6 +170,10 @@ impl<'de> DeserializeSeed<'de> for DuplicateChecker<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.found.values += 1;
+        if self.found.values > VALUES_MAX {
+            return Err(serde::de::Error::custom("too many values"));
+        }
         deserializer.deserialize_any(self)
     }
 }
@@ -174,7 +213,7 @@ impl<'de> Visitor<'de> for DuplicateChecker<'_> {
         let mut values = Vec::new();
         loop {
             let path = ValuePath::Item(&self.path, values.len());
-            match items.next_element_seed(DuplicateChecker { path, duplicates: self.duplicates })? {
+            match items.next_element_seed(DuplicateChecker { path, found: self.found })? {
                 Some(value) => values.push(value),
                 None => return Ok(Value::Array(values)),
             }
@@ -185,7 +224,7 @@ impl<'de> Visitor<'de> for DuplicateChecker<'_> {
         let mut object = Map::new();
         while let Some(name) = members.next_key::<String>()? {
             let path = ValuePath::Member(&self.path, &name);
-            let value = members.next_value_seed(DuplicateChecker { path, duplicates: self.duplicates })?;
+            let value = members.next_value_seed(DuplicateChecker { path, found: self.found })?;
             if object.contains_key(&name) {
                 self.report_duplicate(&name);
             }
