@@ -1,7 +1,6 @@
 //! Why a run failed, and what its owner can do.
 
 use crate::BackupTool;
-use crate::reading::ToolReading;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureCause {
@@ -101,18 +100,6 @@ impl FailureCause {
             }
         }
     }
-}
-
-/// The cause of a failed run: what the tool said in a field, then its exit code, then its sentences.
-pub fn find_cause(tool: BackupTool, exit_code: i64, reading: &ToolReading) -> Option<FailureCause> {
-    if is_signal(exit_code) {
-        return Some(FailureCause::Interrupted);
-    }
-    reading
-        .cause
-        .or_else(|| cause_of_exit_code(tool, exit_code))
-        .or_else(|| reading.problems.newest_first().find_map(cause_of_line))
-        .or_else(|| reading.hints.newest_first().find_map(cause_of_line))
 }
 
 /// A shell says 128 + n for signal n, a runtime -n; there are 64 signals.

@@ -3,7 +3,7 @@
 //! Exit code 0 is good, restic's 3 and borg's 1 and 100 to 127 are incomplete, every other one is a failure. A backup needs
 //! a snapshot besides; problems that were printed make a good run a warning.
 
-use crate::cause::{FailureCause, find_cause};
+use crate::cause::{FailureCause, cause_of_exit_code, cause_of_line, is_signal};
 use crate::reading::{RunSummary, ToolReading};
 use crate::text::clean_detail;
 use crate::{BackupTool, JobKind, JudgedRun, RunReason, RunStatus, ToolOutput, restic};
@@ -100,6 +100,18 @@ fn explain_failure(output: &ToolOutput<'_>, reading: &ToolReading) -> RunReason 
             ),
         },
     }
+}
+
+/// The cause of a failed run: what the tool said in a field, then its exit code, then its sentences.
+fn find_cause(tool: BackupTool, exit_code: i64, reading: &ToolReading) -> Option<FailureCause> {
+    if is_signal(exit_code) {
+        return Some(FailureCause::Interrupted);
+    }
+    reading
+        .cause
+        .or_else(|| cause_of_exit_code(tool, exit_code))
+        .or_else(|| reading.problems.newest_first().find_map(cause_of_line))
+        .or_else(|| reading.hints.newest_first().find_map(cause_of_line))
 }
 
 fn cause_reason(output: &ToolOutput<'_>, cause: FailureCause) -> RunReason {

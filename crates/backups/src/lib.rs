@@ -16,4 +16,8 @@ pub mod posture;
 pub mod repair {
     pub mod store;
 }
+/// What ran, or did not.
+pub mod runs {
+    pub mod store;
+}
 mod stored_values;

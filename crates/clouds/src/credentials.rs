@@ -7,6 +7,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::CloudKind;
+use crate::aws_partition::is_supported_partition;
 use fields::CredentialFields;
 pub use fields::CredentialsFieldError;
 
@@ -171,7 +172,7 @@ fn check_role_arn(text: &str) -> Option<&'static str> {
     if !is_arn || text.len() > 2_048 {
         return Some(EXPECTED);
     }
-    if crate::aws::is_supported_partition(partition) { None } else { Some(UNSUPPORTED) }
+    if is_supported_partition(partition) { None } else { Some(UNSUPPORTED) }
 }
 
 fn check_external_id(text: &str) -> Option<&'static str> {

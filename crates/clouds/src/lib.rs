@@ -10,6 +10,7 @@
 
 mod adapter;
 mod aws;
+mod aws_partition;
 mod credentials;
 mod digitalocean;
 mod error;

@@ -4,7 +4,7 @@ use backup_reports::{BackupTool, JudgedRun, RunReason, ToolOutput, judge_run};
 use fleet::devices::DeviceId;
 use fleet::ingest_keys::{self, IngestReach};
 use kernel::args;
-use kernel::base::{Error, RecordId, Result, StringEnum, Timestamp};
+use kernel::base::{Error, RecordId, Result, StringEnum};
 use kernel::events;
 use kernel::store::{Db, Tx, from_json, to_json};
 use people::organizations::OrganizationId;
@@ -15,63 +15,13 @@ use crate::posture::pending::store::{find_inventory_device, find_namesakes};
 use crate::posture::record::RunFacts;
 use crate::posture::store::{InventoryDevice, PostureUpdate};
 use crate::posture::{JobKind, RunStatus};
-
-kernel::columns! {
-    /// All columns of a run.
-    struct RunColumns in "backup_runs" {
-        id, external_id, device_id, organization_id, job, kind, tool, target, status, is_declared, started_at, ended_at,
-        received_at, exit_code, reasons, outcome,
-    }
-}
+use crate::runs::store::{RunRow, insert_run};
 
 kernel::statements! {
-    INSERT = RunColumns::INSERT;
     FIND_ACCEPTED = "SELECT id, status, reasons, device_id, kind, job FROM backup_runs WHERE tenant_id = $1 AND external_id = $2";
     /// Over all tenants.
     CLEAN = "DELETE FROM backup_runs WHERE (tenant_id, id) IN
         (SELECT r.tenant_id, r.id FROM backup_runs r WHERE r.received_at < $1 ORDER BY r.received_at LIMIT $2)";
-}
-
-/// A run as it is stored.
-pub struct RunRow<'a> {
-    pub id: JobRunId,
-    pub external_id: Option<&'a str>,
-    pub device_id: DeviceId,
-    pub organization_id: OrganizationId,
-    pub job: &'a str,
-    pub kind: JobKind,
-    pub tool: &'a str,
-    pub target: &'a str,
-    pub status: RunStatus,
-    pub is_declared: bool,
-    pub started_at: Timestamp,
-    pub ended_at: Timestamp,
-    pub received_at: Timestamp,
-    pub exit_code: Option<i64>,
-    pub reasons: String,
-    pub outcome: String,
-}
-
-pub async fn insert_run(tx: &mut Tx, row: RunRow<'_>) -> Result<()> {
-    let columns = RunColumns {
-        id: row.id.into(),
-        external_id: row.external_id.map(str::to_owned).into(),
-        device_id: row.device_id.into(),
-        organization_id: row.organization_id.into(),
-        job: row.job.into(),
-        kind: row.kind.as_str().into(),
-        tool: row.tool.into(),
-        target: row.target.into(),
-        status: row.status.as_str().into(),
-        is_declared: row.is_declared.into(),
-        started_at: row.started_at.into(),
-        ended_at: row.ended_at.into(),
-        received_at: row.received_at.into(),
-        exit_code: row.exit_code.into(),
-        reasons: row.reasons.into(),
-        outcome: row.outcome.into(),
-    };
-    tx.defer_exec(INSERT, columns.into_vec()).await
 }
 
 /// A report with the verdict on it.

@@ -36,7 +36,7 @@ pub async fn list_catalog(
     entries.sort_by(|a, b| a.id.cmp(&b.id));
     entries.dedup_by(|a, b| a.id == b.id);
     let entries = Arc::new(entries);
-    settings.catalogs.keep(key, entries.clone(), now);
+    settings.catalogs.keep(&key, entries.clone(), now);
     Ok(entries)
 }
 

@@ -70,15 +70,15 @@ impl CatalogCache {
         kept.get(key).filter(|(since, _)| is_fresh(*since, now)).map(|(_, entries)| entries.clone())
     }
 
-    pub fn keep(&self, key: CatalogKey, entries: Arc<Vec<CatalogEntry>>, now: Timestamp) {
+    pub fn keep(&self, key: &CatalogKey, entries: Arc<Vec<CatalogEntry>>, now: Timestamp) {
         let mut kept = lock_unpoisoned(&self.0);
         kept.retain(|_, (since, _)| is_fresh(*since, now));
         kept.insert(key.clone(), (now, entries));
         if kept.keys().filter(|known| known.0 == key.0).count() > KEPT_OF_TENANT_MAX {
-            forget_oldest(&mut kept, |known| known.0 == key.0 && *known != key);
+            forget_oldest(&mut kept, |known| known.0 == key.0 && known != key);
         }
         if kept.len() > KEPT_MAX {
-            forget_oldest(&mut kept, |known| *known != key);
+            forget_oldest(&mut kept, |known| known != key);
         }
     }
 }

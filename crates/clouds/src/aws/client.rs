@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use kernel::base::{Timestamp, lock_unpoisoned};
 
-use super::partition::find_fallback_region;
 use super::query::{AwsCall, AwsService, CallSender};
 use super::session::{RoleSession, assume_role, user_keys};
 use super::sign::SigningKeys;
+use crate::aws_partition::find_fallback_region;
 use crate::credentials::AwsCredentials;
 use crate::{CloudError, CloudErrorKind, CloudResponse, Transport};
 

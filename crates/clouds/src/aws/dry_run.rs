@@ -8,7 +8,6 @@ use super::call_clock::CallClock;
 use super::client::AwsClient;
 use super::create::METADATA_TOKENS;
 use super::query::{AwsCall, read_answer};
-use super::verify::grant;
 use crate::error::RequestEffect;
 use crate::{AccessCheck, CloudError, CloudErrorKind, CloudResponse, OPERATION_TAG};
 
@@ -137,4 +136,9 @@ fn judge_denial(check: AccessCheck, denial: &CloudError, other_type: Option<&str
         return check.unknown(detail);
     }
     check
+}
+
+/// What to do where a permission is denied.
+pub fn grant(action: &str) -> String {
+    format!("Grant {action} to the user or role: /documentation/guides/clouds/ has the policy.")
 }

@@ -1,6 +1,6 @@
 //! Amazon EC2 and STS, by their Query APIs.
 //!
-//! `query.rs` sends calls, `sign.rs` signs them, `session.rs` has the keys, `partition.rs` the hosts, `xml.rs` and `errors.rs`
+//! `query.rs` sends calls, `sign.rs` signs them, `session.rs` has the keys, `../aws_partition.rs` the hosts, `xml.rs` and `errors.rs`
 //! read the answers. The rest is what the service wants of EC2.
 
 mod call_clock;
@@ -11,7 +11,6 @@ mod dry_run;
 mod errors;
 mod instance_types;
 mod machines;
-mod partition;
 mod query;
 mod session;
 mod sign;
@@ -26,6 +25,7 @@ use std::sync::Arc;
 
 use kernel::base::Timestamp;
 
+use crate::aws_partition::DEFAULT_REGION;
 use crate::credentials::AwsCredentials;
 use crate::{
     CatalogItem, CatalogKind, CloudAdapter, CloudFuture, CreatedMachine, Machine, MachinePage, MachineSpec, Transport,
@@ -36,8 +36,6 @@ use call_clock::CallClock;
 use client::AwsClient;
 pub use create::check_spec;
 use instance_types::InstanceTypes;
-use partition::DEFAULT_REGION;
-pub use partition::is_supported_partition;
 
 const CLOUD: &str = "AWS";
 

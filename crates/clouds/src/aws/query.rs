@@ -7,9 +7,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::CLOUD;
 use super::errors::read_error;
-use super::partition::find_domain;
 use super::sign::{SigningKeys, SigningScope, UnsignedRequest, sign_request, to_date_time};
 use super::xml::{XmlElement, read_document};
+use crate::aws_partition::find_domain;
 use crate::error::RequestEffect;
 use crate::{CloudError, CloudRequest, CloudResponse, Transport};
 

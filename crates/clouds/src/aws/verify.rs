@@ -6,9 +6,9 @@ use super::CLOUD;
 use super::call_clock::CallClock;
 use super::catalog::{find_image, list_regions};
 use super::client::AwsClient;
-use super::dry_run::{CreationChecks, DryRun, find_type_in_use};
-use super::partition::{DEFAULT_REGION, find_fallback_region};
+use super::dry_run::{CreationChecks, DryRun, find_type_in_use, grant};
 use super::query::{AwsCall, AwsService, check_region, read_answer};
+use crate::aws_partition::{DEFAULT_REGION, find_fallback_region};
 use crate::error::RequestEffect;
 use crate::{AccessCheck, CloudError, CloudErrorKind, CloudIdentity, Verification};
 
@@ -142,8 +142,4 @@ async fn check_one_region(client: &AwsClient, region: &str, enabled: &[String], 
         Err(_) => checks.creation.unknown("Grant ec2:DescribeImages: the dry run needs an image."),
     };
     checks.into_list()
-}
-
-pub fn grant(action: &str) -> String {
-    format!("Grant {action} to the user or role: /documentation/guides/clouds/ has the policy.")
 }

@@ -12,8 +12,8 @@ use super::super::record::{DeviceRecord, RunFacts};
 use super::super::windows::RunWindow;
 use super::super::{JobKind, RunStatus};
 use crate::job_reports::JobRunId;
-use crate::job_reports::store::{RunRow, insert_run};
 use crate::policy::{BackupPolicy, DeviceClass};
+use crate::runs::store::{RunRow, insert_run};
 
 kernel::statements! {
     MISSED_AROUND = "SELECT id, organization_id, ended_at, started_at, received_at FROM backup_runs WHERE tenant_id = $1 AND device_id = $2

@@ -1,0 +1,63 @@
+//! SQL that inserts runs: those that were reported, and those that were scheduled and did not come.
+
+use fleet::devices::DeviceId;
+use kernel::base::{Result, StringEnum, Timestamp};
+use kernel::store::Tx;
+use people::organizations::OrganizationId;
+
+use crate::job_reports::JobRunId;
+use crate::posture::{JobKind, RunStatus};
+
+kernel::columns! {
+    /// All columns of a run.
+    struct RunColumns in "backup_runs" {
+        id, external_id, device_id, organization_id, job, kind, tool, target, status, is_declared, started_at, ended_at,
+        received_at, exit_code, reasons, outcome,
+    }
+}
+
+kernel::statements! {
+    INSERT = RunColumns::INSERT;
+}
+
+/// A run as it is stored.
+pub struct RunRow<'a> {
+    pub id: JobRunId,
+    pub external_id: Option<&'a str>,
+    pub device_id: DeviceId,
+    pub organization_id: OrganizationId,
+    pub job: &'a str,
+    pub kind: JobKind,
+    pub tool: &'a str,
+    pub target: &'a str,
+    pub status: RunStatus,
+    pub is_declared: bool,
+    pub started_at: Timestamp,
+    pub ended_at: Timestamp,
+    pub received_at: Timestamp,
+    pub exit_code: Option<i64>,
+    pub reasons: String,
+    pub outcome: String,
+}
+
+pub async fn insert_run(tx: &mut Tx, row: RunRow<'_>) -> Result<()> {
+    let columns = RunColumns {
+        id: row.id.into(),
+        external_id: row.external_id.map(str::to_owned).into(),
+        device_id: row.device_id.into(),
+        organization_id: row.organization_id.into(),
+        job: row.job.into(),
+        kind: row.kind.as_str().into(),
+        tool: row.tool.into(),
+        target: row.target.into(),
+        status: row.status.as_str().into(),
+        is_declared: row.is_declared.into(),
+        started_at: row.started_at.into(),
+        ended_at: row.ended_at.into(),
+        received_at: row.received_at.into(),
+        exit_code: row.exit_code.into(),
+        reasons: row.reasons.into(),
+        outcome: row.outcome.into(),
+    };
+    tx.defer_exec(INSERT, columns.into_vec()).await
+}
