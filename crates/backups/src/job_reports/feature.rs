@@ -4,11 +4,12 @@ use feature_kit::Feature;
 use kernel::jobs::Retention;
 
 use super::{BACKUP_JOB_FAILED, ReportSettings, routes, store};
+use crate::runs;
 
 pub const FEATURE: Feature = Feature {
     name: "backup reports",
     operations: routes::mount,
-    statements: &[store::STATEMENTS],
+    statements: &[store::STATEMENTS, runs::store::STATEMENTS],
     event_kinds: &[|| BACKUP_JOB_FAILED.describe()],
     retention: &[Retention {
         sql: store::CLEAN,

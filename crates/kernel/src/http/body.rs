@@ -119,8 +119,8 @@ fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>> {
 const DUPLICATES_MAX: usize = 100;
 const POINTERS_BYTES_MAX: usize = 16 * 1024;
 
-/// A value takes up to a hundred bytes of memory, and two of a body.
-const VALUES_MAX: usize = 100_000;
+/// A value takes up to a hundred bytes of memory, and two of a body. No body of the usual size has so many.
+const VALUES_MAX: usize = 600_000;
 
 /// What was found in a body.
 #[derive(Default)]

@@ -50,9 +50,10 @@ pub(super) const POSTGRES_ROLE: &str =
 /// The advisory lock that a transaction holds until its end; see [`super::Tx::try_lock`].
 pub(super) const POSTGRES_TRY_LOCK: &str = "SELECT pg_try_advisory_xact_lock($1)";
 
-/// The lock that keeps two nodes from migrating at once. The number is arbitrary, but must be ours alone.
+/// The lock that keeps two nodes from migrating at once. The number is arbitrary, but must be ours alone. A first start on a busy
+/// machine may pause between two migrations.
 pub(super) const POSTGRES_MIGRATION_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '120s'; \
-     SELECT pg_advisory_xact_lock(7309453291847); SELECT set_config('tc.tenant', '*', true)";
+     SET LOCAL idle_in_transaction_session_timeout = '60s'; SELECT pg_advisory_xact_lock(7309453291847); SELECT set_config('tc.tenant', '*', true)";
 pub(super) const SQLITE_MIGRATION_BEGIN: &str = "BEGIN EXCLUSIVE";
 
 /// Translates a statement for SQLite:

@@ -1,10 +1,12 @@
-//! `/documentation/guides/`: the files of `docs/` at build time.
+//! `/documentation/guides/`: the files of `docs/` at build time, and the script that one of them is about.
 
 use askama::Template;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 use kernel::base::{Error, Result};
 
 use super::markdown::{self, MarkdownSection};
-use super::page::LibraryPages;
+use super::page::{LibraryPages, REFERRER_POLICY, STATIC_POLICY};
 
 pub const PATH: &str = "/documentation/guides/";
 
@@ -13,6 +15,16 @@ pub struct Guide {
     name: &'static str,
     pub about: &'static str,
     text: &'static str,
+}
+
+pub const WRAPPER_PATH: &str = "/documentation/guides/backup/tenant-control-backup";
+const WRAPPER: &str = include_str!("../../../../../docs/tenant-control-backup");
+
+/// The script that reports backups, for machines that have nothing else of this project.
+pub async fn serve_backup_wrapper() -> Response {
+    let headers =
+        [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, STATIC_POLICY)];
+    (headers, [(header::REFERRER_POLICY, REFERRER_POLICY)], WRAPPER).into_response()
 }
 
 /// In reading order.
@@ -144,6 +156,7 @@ fn resolve_link(url: &str) -> Option<String> {
     let page = match file {
         "../README.md" => "/documentation/".to_owned(),
         "../CHANGELOG.md" => "/documentation/changelog/".to_owned(),
+        "tenant-control-backup" => WRAPPER_PATH.to_owned(),
         _ => match GUIDES.iter().find(|guide| Some(guide.name) == name) {
             Some(guide) => guide.path(),
             None => return markdown::permit_link(url),
@@ -162,6 +175,7 @@ mod tests {
             ("search.md#for-operators", "/documentation/guides/search/#for-operators"),
             ("single-sign-on.md", "/documentation/guides/single-sign-on/"),
             ("../README.md", "/documentation/"),
+            ("tenant-control-backup", WRAPPER_PATH),
             ("../CHANGELOG.md", "/documentation/changelog/"),
             ("#here", "#here"),
             ("https://cel.dev", "https://cel.dev"),

@@ -30,6 +30,7 @@ pub use callback::handle_sso_callback;
 pub use changelog::{serve_changelog_feed, show_changelog};
 pub use documentation::show_documentation;
 pub use errors::show_errors;
+pub use guides::serve_backup_wrapper;
 pub use health_monitor::{HealthMonitor, measure_queue};
 pub use home::show_home;
 pub use library::{Library, show_library_page};
@@ -55,6 +56,7 @@ fn mount(api: Api) -> Api {
         .add_page("/documentation/api/{name}/", RatePolicy::Public, show_library_page)
         .add_page("/documentation/guides/", RatePolicy::Public, show_library_page)
         .add_page("/documentation/guides/{name}/", RatePolicy::Public, show_library_page)
+        .add_page(guides::WRAPPER_PATH, RatePolicy::Public, serve_backup_wrapper)
         .add_page("/documentation/errors/", RatePolicy::Public, show_errors)
         .add_page("/documentation/changelog/", RatePolicy::Public, show_changelog)
         .add_page("/documentation/changelog/atom.xml", RatePolicy::Public, serve_changelog_feed)

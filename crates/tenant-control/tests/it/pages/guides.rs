@@ -40,6 +40,16 @@ over_http! {
         }
     }
 
+    async fn the_wrapper_that_reports_backups_can_be_fetched(server: Server) {
+        let page = raw(&server.get("/documentation/guides/backup/").await);
+        let path = "/documentation/guides/backup/tenant-control-backup";
+        assert!(page.contains(&format!("<a href=\"{path}\">tenant-control-backup</a>")) && page.contains(&format!("curl -fsSO {}{path}", server.base_url())));
+        let answer = server.get(path).await;
+        assert_eq!(answer.is(200).header("content-type"), "text/plain; charset=utf-8");
+        let file = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tenant-control-backup")).unwrap();
+        assert_eq!(answer.body, file.as_bytes());
+    }
+
     async fn commands_name_this_server(setup: Setup) {
         let mut setup = setup;
         setup.settings.base_url = BaseUrl::parse("https://control.example").unwrap();

@@ -67,7 +67,7 @@ over_http! {
         let get = async |provider: &Value, query: &str| {
             server.get(format!("{}&{query}", one_provider(provider))).cookie(&acme.admin).await
         };
-        for query in ["catalog=machines", "catalog=sizes&region=FSN1", "catalog=sizes&region=a.b", "catalog=sizes&limit=0", "region=fsn1"] {
+        for query in ["catalog=machines", "catalog=sizes&region=FSN1", "catalog=sizes&region=a.b", "catalog=sizes&region=zz1", "catalog=images&region=zz1", "catalog=sizes&limit=0", "region=fsn1"] {
             get(&provider, query).await.problem("invalid_parameter");
         }
         get(&provider, "catalog=sizes&state=running").await.problem("unknown_parameter");
