@@ -24,7 +24,7 @@ MADE_ALTHOUGH_LOST = ["lose_answer", "stall", "truncate"]
 ERROR_IN_DOUBT = ("ambiguous", "AWS gave no clear answer, and the machine may have been created: ")
 # One that is not enabled in the account refuses every key; one that does not exist cannot be reached. Both come first in the
 # provider's list, where the identity is asked for.
-MISSING_REGIONS = {"mars-north-1": "refuse_key", "moon-south-1": "lose_request"}
+MISSING_REGIONS = {"ma-north-1": "refuse_key", "mo-south-1": "lose_request"}
 # For a verification, and the attempts to sync and to verify that follow within half a minute.
 MISSING_CALLS_MAX = 12
 
