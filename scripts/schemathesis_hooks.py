@@ -52,11 +52,17 @@ def name_real_records(context, case, kwargs):
         for field, records in FIELDS.items():
             if field in case.body:
                 case.body[field] = real(case.body[field], *records)
+    if (case.method.upper(), case.path) == ("POST", "/api/cloud/vms") and isinstance(case.body, dict):
+        # Of a machine both have to be there.
+        if isinstance(case.body.get("provider_id"), str) and REGION.match(str(case.body.get("region"))):
+            case.body["provider_id"] = real(case.body["provider_id"], "prv_", "PROVIDER_IDS", always=True)
+            case.body["region"] = real(case.body["region"], os.environ["REGIONS"], "REGIONS", always=True)
     # A run that revokes or rotates its own key would see nothing but 401 from then on.
     if case.method.upper() in ("PUT", "DELETE") and given and given == os.environ.get("OWN_KEY_ID"):
         case.query["id"] = "key_" + 26 * "0"
 
 
+REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,31}\Z")
 METHODS = ("get", "put", "post", "patch", "delete")
 COUNT = re.compile(r'^tc_http_requests_total\{method="(\w+)",route="([^"]+)",status="(\d+)"\} (\d+)', re.MULTILINE)
 # Signing out would end the session that is tested with, and a sign-on takes a provider: scripts/signon has a real one.
