@@ -10,6 +10,7 @@ pub mod actions {
 }
 pub mod config;
 pub mod customer_aggregate;
+mod facts;
 pub mod job_reports;
 pub mod policy;
 pub mod posture;

@@ -152,7 +152,7 @@ fn parse_cron(text: &str) -> Result<Cron, ScheduleError> {
     parser.parse(text).map_err(|error| fault(format!("must be five fields of cron, such as 0 9 * * MON-FRI: {error}")))
 }
 
-fn parse_zone(name: &str) -> Result<TimeZone, ScheduleError> {
+pub fn parse_zone(name: &str) -> Result<TimeZone, ScheduleError> {
     // These files of the database are the zone of this machine, and differ between nodes.
     let is_local = ["localtime", "posixrules"].iter().any(|local| local.eq_ignore_ascii_case(name));
     let zone = if name.len() > ZONE_BYTES_MAX || is_local { None } else { TimeZone::get(name).ok() };

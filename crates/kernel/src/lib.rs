@@ -38,6 +38,7 @@ pub fn statements() -> Vec<(&'static str, &'static str)> {
         keyring::nodes::STATEMENTS,
         startup::STATEMENTS,
         store::changes::STATEMENTS,
+        store::FACT_STATEMENTS,
         store::STATEMENTS,
     ]
     .concat()

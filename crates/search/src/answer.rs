@@ -1,9 +1,11 @@
 //! Runs a search for a request or for a step of a workflow.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use feature_kit::QUERY_TOO_BROAD;
+use figures::Dimension;
+use figures::cells::{SEARCH_LATENCY_US, SEARCHES, SEARCHES_WITHOUT_RESULT};
 use kernel::auth::Scopes;
 use kernel::base::{Error, Result, TenantId};
 use kernel::http::App;
@@ -64,8 +66,22 @@ pub async fn answer_search(
     let installed = store::count_installations(db, &software).await?;
     let base_url = app.settings.base_url.as_str();
     let hits = results.hits.into_iter().map(|hit| to_search_hit(base_url, hit, &installed)).collect();
-    let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let took = began.elapsed();
+    if request.after.is_none() {
+        meter_search(app, tenant, took, results.counts.iter().sum());
+    }
+    let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     Ok((hits, next, SearchTotals { counts: SearchCounts::from_array(results.counts), took_ms }))
+}
+
+/// Counts a search once, not each of its pages.
+fn meter_search(app: &App, tenant: TenantId, took: Duration, found: u64) {
+    app.usage.add_usage(tenant, |usage| {
+        let figures = usage.group_mut(Dimension::NONE, "");
+        figures.add_count(SEARCHES, 1);
+        figures.add_count(SEARCHES_WITHOUT_RESULT, i64::from(found == 0));
+        figures.add_sample(SEARCH_LATENCY_US, i64::try_from(took.as_micros()).unwrap_or(i64::MAX));
+    });
 }
 
 fn query_too_broad() -> Error {

@@ -8,6 +8,7 @@ pub mod actions {
 }
 mod document;
 mod examples;
+mod facts;
 pub mod feature;
 pub mod find;
 pub mod input;

@@ -11,8 +11,9 @@ use kernel::base::{ActorKind, Error, Result, StringEnum, Timestamp};
 use kernel::events;
 use kernel::http::{IfMatch, PageBytes, PatchField};
 use kernel::store::references::{self, RecordReference};
-use kernel::store::{Db, FromRow, PendingRows, Tick, Tx, Value, to_json};
+use kernel::store::{Db, FactRetention, FromRow, PendingRows, Tick, Tx, Value, to_json};
 
+use super::facts::ticket_fact;
 use super::find::index_terms;
 use super::input::{NewComment, NewTicket, TicketFields, TicketPatch};
 use super::sla::{self, SlaClock, SlaPolicy};
@@ -196,6 +197,7 @@ pub async fn create_ticket(tx: &mut Tx, _: &Rights, creation: PendingTicketCreat
     let first_status = FieldChange { from: serde_json::Value::Null, to: TicketStatus::New.as_str().into() };
     insert_history(tx, &stored.ticket, &TicketChanges(BTreeMap::from([("status".to_owned(), first_status)]))).await?;
     audit::record_entry(tx, NewAuditEntry::new("ticket.create", "ticket", stored.ticket.id)).await?;
+    tx.record_fact(&ticket_fact(None, &stored.ticket, now), FactRetention::Long).await?;
     let ticket = stored.into_ticket_at(now);
     events::publish(tx, &TICKET_CREATED, ticket.id, &ticket).await?;
     Ok(ticket)
@@ -258,6 +260,7 @@ pub async fn change_ticket(
     stored.ticket.version += 1;
     (stored.ticket.updated_at, stored.sequence) = (now, sequence);
     save_ticket(tx, &old, &stored).await?;
+    tx.record_fact(&ticket_fact(Some(&old), &stored.ticket, now), FactRetention::Long).await?;
     // Computed again, because a comment may have set the first response.
     let all = diff_tickets(&old, &stored.ticket)?;
     if !all.0.is_empty() {

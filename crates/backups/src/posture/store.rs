@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use kernel::args;
 use kernel::base::{RecordId, Result, StringEnum, Timestamp};
 use kernel::events;
-use kernel::store::{FromRow, Row, Tx, Value, to_json};
+use kernel::store::{FactRetention, FromRow, Row, Tx, Value, to_json};
 use people::organizations::OrganizationId;
 
 use super::device::{DeviceShare, JudgedDevice, judge_device};
@@ -20,6 +20,7 @@ use super::record::{DeviceRecord, FailureCount, RunFacts, min_time};
 use super::shown::BACKUP_POSTURE_CHANGED;
 use super::shown::store::get_posture;
 use super::{Finding, Health, JobKind, RunStatus};
+use crate::facts::coverage_fact;
 use crate::policy::store::PolicyCache;
 use crate::policy::{BackupPolicy, DeviceClass};
 
@@ -240,6 +241,8 @@ impl PostureUpdate {
     pub async fn save(mut self, tx: &mut Tx) -> Result<()> {
         let now = self.now;
         for (id, mut organization) in std::mem::take(&mut self.organizations) {
+            let fact = coverage_fact(&organization.before.0.sums, &organization.record.sums, now);
+            tx.record_fact(&fact, FactRetention::Long).await?;
             if id == OrganizationId::NONE && organization.record.sums.total == 0 {
                 tx.defer_exec(DELETE_POSTURE, vec![id.into()]).await?;
                 continue;

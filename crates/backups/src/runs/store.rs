@@ -2,9 +2,10 @@
 
 use fleet::devices::DeviceId;
 use kernel::base::{Result, StringEnum, Timestamp};
-use kernel::store::Tx;
+use kernel::store::{FactRetention, Tx};
 use people::organizations::OrganizationId;
 
+use crate::facts::run_fact;
 use crate::job_reports::JobRunId;
 use crate::posture::{JobKind, RunStatus};
 
@@ -41,6 +42,7 @@ pub struct RunRow<'a> {
 }
 
 pub async fn insert_run(tx: &mut Tx, row: RunRow<'_>) -> Result<()> {
+    tx.record_fact(&run_fact(row.kind, row.status, row.ended_at, 1), FactRetention::Long).await?;
     let columns = RunColumns {
         id: row.id.into(),
         external_id: row.external_id.map(str::to_owned).into(),

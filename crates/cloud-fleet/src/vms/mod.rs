@@ -7,6 +7,7 @@
 pub mod actions {
     pub mod store;
 }
+pub mod facts;
 pub mod feature;
 pub mod find;
 /// Forgets the machines of removed regions.

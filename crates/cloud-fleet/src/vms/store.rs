@@ -6,8 +6,9 @@ use clouds::MachineState;
 use kernel::args;
 use kernel::base::{Error, Result, StringEnum, Timestamp};
 use kernel::events;
-use kernel::store::{ChangeKey, Db, FromRow, Row, Select, Tick, Tx, Value, to_json};
+use kernel::store::{ChangeKey, Db, FactRetention, FromRow, Row, Select, Tick, Tx, Value, to_json};
 
+use super::facts::{CountedVm, vm_fact};
 use super::{
     ChangedVm, OperationId, OperationStatus, VM_FAILED, VM_STATE_CHANGED, Vm, VmChanges, VmDetails, VmId,
     VmOperationError, VmOperationState, VmSize, VmStateChange,
@@ -227,11 +228,14 @@ fn select_by_external_ids(provider: ProviderId, ids: &[&str]) -> Select {
 /// Inserts a machine, which has its final id and details.
 pub async fn insert_vm(tx: &mut Tx, stored: &StoredVm) -> Result<()> {
     tx.defer_exec(INSERT, to_row_values(stored)?).await?;
-    tx.record_change(KIND, stored.record.id).await
+    tx.record_change(KIND, stored.record.id).await?;
+    let fact = vm_fact(None, &CountedVm::new(stored), stored.record.created_at);
+    tx.record_fact(&fact, FactRetention::Long).await
 }
 
-/// Saves a machine that differs from what is stored, as a new version, and tells if its state does.
-pub async fn save_vm(tx: &mut Tx, old_state: MachineState, mut new: StoredVm) -> Result<StoredVm> {
+/// Saves a machine that differs from what is stored, as a new version, and tells if its state does. `old` is how it was counted
+/// before it was changed.
+pub async fn save_vm(tx: &mut Tx, old: &CountedVm, mut new: StoredVm) -> Result<StoredVm> {
     let Tick { at, sequence } = tx.tick().await?;
     new.record.version += 1;
     (new.record.updated_at, new.sequence) = (at, sequence);
@@ -240,8 +244,9 @@ pub async fn save_vm(tx: &mut Tx, old_state: MachineState, mut new: StoredVm) ->
     }
     tx.defer_exec(UPDATE, to_row_values(&new)?).await?;
     tx.record_change(KIND, new.record.id).await?;
-    if new.record.details.state != old_state && new.record.deleted_at.is_none() {
-        let changes = VmChanges { state: VmStateChange { from: old_state, to: new.record.details.state } };
+    tx.record_fact(&vm_fact(Some(old), &CountedVm::new(&new), at), FactRetention::Long).await?;
+    if new.record.details.state != old.state && new.record.deleted_at.is_none() {
+        let changes = VmChanges { state: VmStateChange { from: old.state, to: new.record.details.state } };
         let changed = ChangedVm { vm: new.record.clone(), changes };
         events::publish(tx, &VM_STATE_CHANGED, new.record.id, &changed).await?;
     }
@@ -268,11 +273,11 @@ pub async fn list_live_managed_in(tx: &mut Tx, provider: ProviderId, region: &st
 pub async fn forget_listed(tx: &mut Tx, listed: Vec<StoredVm>) -> Result<()> {
     for mut stored in listed {
         let at = tx.tick().await?.at;
-        let (id, state) = (stored.record.id, stored.record.details.state);
+        let (id, old) = (stored.record.id, CountedVm::new(&stored));
         let is_open = stored.record.details.operation.as_ref().is_some_and(|operation| operation.status.is_open());
         stored.record.deleted_at = Some(at);
         tx.defer_exec(END_OPERATIONS, vec![id.into(), at.into()]).await?;
-        save_vm(tx, state, stored).await?;
+        save_vm(tx, &old, stored).await?;
         if is_open {
             let failed: StoredVm = tx.get_one(GET_DELETED, args![id]).await?;
             events::publish(tx, &VM_FAILED, id, &failed.record).await?;

@@ -75,7 +75,7 @@ pub fn csv_encoding(choice: &FieldSelection) -> RowEncoding<InventoryDevice> {
     let is_chosen = |field: &str| choice.fields.as_ref().is_none_or(|fields| fields.contains(&field));
     let chosen: Vec<InventoryColumn> = COLUMNS.iter().filter(|(field, ..)| is_chosen(field)).copied().collect();
     let lists: Vec<&'static str> = choice.include.iter().map(|part: &DevicePart| part.as_str()).collect();
-    let columns = chosen.iter().map(|(_, name, _)| *name).chain(lists.iter().copied()).collect();
+    let columns = chosen.iter().map(|(_, name, _)| *name).chain(lists.iter().copied()).map(Into::into).collect();
     let write = move |shown: &InventoryDevice, line: &mut CsvLine<'_>| {
         for (_, _, write) in &chosen {
             write(&shown.device, line);

@@ -4,9 +4,10 @@ use kernel::args;
 use kernel::audit::{self, NewAuditEntry};
 use kernel::base::{Error, Result, StringEnum, Timestamp};
 use kernel::events;
-use kernel::store::{Db, Tick, Tx, Value, to_json};
+use kernel::store::{Db, FactRetention, Tick, Tx, Value, to_json};
 
 use super::changes::{DeviceChanges, DeviceDifferences};
+use super::facts::device_fact;
 use super::rules;
 use super::stored::{DEVICE_LIST, DeviceChangeColumns, DeviceRecordColumns};
 use super::{
@@ -133,6 +134,7 @@ pub async fn create_device(
     };
     tx.defer_exec(INSERT_REPORT, report_row(number, &full.device, check_at, digest)).await?;
     update_indexes(tx, number, None, &full).await?;
+    tx.record_fact(&device_fact(None, &full.device, at), FactRetention::Long).await?;
     let status = full.device.status.as_str().into();
     let created = DeviceChanges([("status".to_owned(), FieldChange::new(serde_json::Value::Null, status))].into());
     insert_history(tx, number, &full.device, &created).await?;
@@ -179,6 +181,7 @@ pub async fn save_device(
         tx.defer_exec(UPDATE_PARTS, parts_row(number, &updated.parts)?).await?;
     }
     update_indexes(tx, number, Some(&before.full), &updated).await?;
+    tx.record_fact(&device_fact(Some(&before.full.device), &updated.device, at), FactRetention::Long).await?;
     if updated.device.version % TRIM_EVERY == 0 {
         tx.defer_exec(TRIM_HISTORY, vec![number.into(), HISTORY_MAX.into()]).await?;
     }
@@ -238,6 +241,7 @@ pub async fn delete_device(tx: &mut Tx, id: DeviceId, by: ChangeOrigin) -> Resul
     tx.defer_exec(UPDATE, StoredDevice { device: deleted.device.clone(), number, sequence }.to_values()?).await?;
     tx.record_change("device", id).await?;
     update_indexes(tx, number, Some(&before.full), &deleted).await?;
+    tx.record_fact(&device_fact(Some(&before.full.device), &deleted.device, at), FactRetention::Long).await?;
     tx.defer_exec(DELETE_PARTS, vec![number.into()]).await?;
     tx.defer_exec(DELETE_IDENTITIES, vec![number.into()]).await?;
     tx.defer_exec(END_REPORT, vec![number.into()]).await?;

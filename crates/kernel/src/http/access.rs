@@ -11,7 +11,7 @@ use super::caller::Caller;
 use super::rules::Route;
 use crate::auth::{CredentialRef, PendingRights, Rights, RightsBatch, Scope};
 use crate::base::{Error, Result};
-use crate::store::{Db, Tx};
+use crate::store::{Db, Purpose, Tx};
 
 /// A caller that was admitted by the rules `R`: 400 for two credentials, 401, 429, then 403. It is the first argument of
 /// every handler of a tenant's route. No scope, no database: a route without a scope has no [`Access::db`].
@@ -52,6 +52,12 @@ impl<R: Route> Access<R> {
     pub fn db(&self) -> Db {
         const { assert!(R::RULES.one_scope().is_some(), "no scope, no database") };
         self.caller.tenant_db()
+    }
+
+    /// A handle to the records of all tenants, to read figures of the platform. For routes of platform operators alone.
+    pub fn platform_db(&self) -> Db {
+        const { assert!(matches!(R::RULES.one_scope(), Some(Scope::PlatformRead)), "for platform operators alone") };
+        self.caller.app().store.system(Purpose::Platform)
     }
 
     /// The rights of this request, to be confirmed in the transaction of a change.

@@ -12,6 +12,7 @@ use super::payer::Payer;
 use super::request_metrics::RequestMetrics;
 use super::running_keys::RunningKeys;
 use super::settings::HttpSettings;
+use super::usage_meter::UsageMeter;
 use crate::auth::{Credentials, SignInToken, redeem_signin_link};
 use crate::base::{BudgetLimits, Env, FairBudget, Result, Secrets, TenantId};
 use crate::outbound::Outbound;
@@ -56,6 +57,8 @@ pub struct App {
     /// Lists that are being streamed.
     pub(super) streams: FairBudget<TenantId>,
     pub(super) request_metrics: RequestMetrics,
+    /// What happens too often to be written one by one.
+    pub usage: UsageMeter,
 }
 
 impl App {
@@ -85,6 +88,7 @@ impl App {
             actor_waits,
             streams: FairBudget::new(per_payer(STREAMS_MAX)),
             request_metrics: RequestMetrics::default(),
+            usage: UsageMeter::default(),
         }))
     }
 

@@ -129,6 +129,11 @@ impl Caller {
         let found = authenticate_caller(app, &context, &parts.headers).await;
         let (principal, expires_at) = found.map_err(|error| context.charge_failure(app, error))?;
         context.set_actor_id(principal.actor_id.clone());
+        let key = match &principal.identity {
+            PrincipalIdentity::Key(key) => Some(key.id),
+            PrincipalIdentity::User(_) => None,
+        };
+        context.set_metered(principal.tenant.id, key);
         let caller = Caller { app: app.clone(), context, principal, expires_at };
         caller.charge_and_admit(rules.policy_for(parts.uri.query()), &parts.method, &parts.headers).await?;
         let now = app.env.now();

@@ -16,7 +16,7 @@ use super::rate_policy::RatePolicy;
 use super::rate_state::RateState;
 use super::trace::{TraceParent, request_id};
 use crate::base::{
-    Actor, ActorCredential, ActorRef, BudgetPermit, Error, Result, TenantId, WorkflowChain, lock_unpoisoned,
+    Actor, ActorCredential, ActorRef, ApiKeyId, BudgetPermit, Error, Result, TenantId, WorkflowChain, lock_unpoisoned,
 };
 
 /// The data that the connection adds to a request.
@@ -33,6 +33,8 @@ pub struct RequestContext {
     pub address: ClientAddress,
     rate_state: Mutex<Option<RateState>>,
     actor_id: OnceLock<Arc<str>>,
+    /// Whose usage the request is: the tenant, and the API key, if it is not a session's.
+    metered: OnceLock<(TenantId, Option<ApiKeyId>)>,
     error_format: OnceLock<ErrorFormat>,
     pub(super) permits: Mutex<AdmissionPermits>,
     pub(super) wait_permits: OnceLock<(BudgetPermit<Arc<str>>, BudgetPermit<Payer>)>,
@@ -47,6 +49,7 @@ impl RequestContext {
             address: ClientAddress::from_request(peer, request.headers(), &app.settings.trusted_proxies),
             rate_state: Mutex::new(None),
             actor_id: OnceLock::new(),
+            metered: OnceLock::new(),
             error_format: OnceLock::new(),
             permits: Mutex::default(),
             wait_permits: OnceLock::new(),
@@ -70,6 +73,15 @@ impl RequestContext {
     /// The id of the user, key or custom credential, for the log and the budgets.
     pub(crate) fn set_actor_id(&self, who: Arc<str>) {
         let _ = self.actor_id.set(who);
+    }
+
+    /// Whose usage the request is, by tenant and API key.
+    pub(super) fn set_metered(&self, tenant: TenantId, key: Option<ApiKeyId>) {
+        let _ = self.metered.set((tenant, key));
+    }
+
+    pub(super) fn metered(&self) -> Option<(TenantId, Option<ApiKeyId>)> {
+        self.metered.get().copied()
     }
 
     /// How refusals are written from here on.

@@ -56,6 +56,7 @@ mod stream;
 mod tls;
 mod trace;
 mod unread_body;
+mod usage_meter;
 
 pub use accept::prefers_media_type;
 pub use access::{Access, Grant, PendingGrant};
@@ -100,6 +101,7 @@ pub use settings::HttpSettings;
 pub use stream::{RowBatch, RowEncoding, Streamed, Streamer};
 pub use tls::{Certificates, TlsFiles};
 pub use trace::TraceParent;
+pub use usage_meter::{TenantUsage, UsageMeter};
 
 pub(crate) use idempotency::STATEMENTS as IDEMPOTENCY_STATEMENTS;
 pub(crate) use limiter::STATEMENTS as LIMITER_STATEMENTS;

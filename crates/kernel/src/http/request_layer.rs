@@ -27,6 +27,7 @@ use super::rate_policy::RatePolicy;
 use super::reply::HEADERS_CAPACITY;
 use super::trace::{REQUEST_ID, TraceParent};
 use super::unread_body::UnreadBody;
+use super::usage_meter::MeteredRequest;
 use crate::base::{Code, Error, Result};
 
 /// Operators' probes are answered even when every other request is shed.
@@ -124,6 +125,7 @@ where
     let seconds = started.elapsed().as_secs_f64();
     log_request(&context, &method, path, &response, seconds);
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    meter_request(&app, &context, &method, route, &response, seconds);
     app.request_metrics.record_request(&method, route, response.status().as_u16(), seconds);
     if let Some(rest) = rest {
         rest.drain_or_close(&mut response).await;
@@ -132,6 +134,21 @@ where
         return response;
     }
     response.map(|body| HoldingBody::wrap_body(body, (held, active_request), stall))
+}
+
+/// Counts a request to the API as its tenant's. Pages and agents are not metered.
+fn meter_request(
+    app: &SharedApp,
+    context: &RequestContext,
+    method: &Method,
+    route: &str,
+    response: &Response,
+    seconds: f64,
+) {
+    let Some((tenant, key)) = context.metered().filter(|_| route.starts_with("/api/")) else { return };
+    let key = key.map(|key| key.to_string()).unwrap_or_default();
+    let status = response.status().as_u16();
+    app.usage.record_request(&MeteredRequest { tenant, key: &key, method, route, status, seconds });
 }
 
 /// Whether the answer tells its client to retry later.

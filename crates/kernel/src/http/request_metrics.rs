@@ -50,7 +50,7 @@ impl RequestSeries {
 }
 
 /// Unknown methods are counted as `other`, so that clients cannot create new series.
-fn method_label(method: &Method) -> &'static str {
+pub(super) fn method_label(method: &Method) -> &'static str {
     const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
     KNOWN.into_iter().find(|known| method == known).unwrap_or("other")
 }

@@ -5,6 +5,7 @@
 //! An error after the first page breaks the answer off, so that a part does not look complete: the connection ends
 //! without the last chunk, or its stream is reset.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +46,7 @@ pub enum RowEncoding<T> {
     /// An object on each line.
     Ndjson,
     /// RFC 4180: a header line, then a line for each row.
-    Csv { columns: Vec<&'static str>, write: Box<WriteLine<T>> },
+    Csv { columns: Vec<Cow<'static, str>>, write: Box<WriteLine<T>> },
 }
 
 /// Writes the fields of one row.

@@ -8,13 +8,13 @@ use crate::base::{Error, HOUR_MS, MINUTE_MS, Result, Secrets, Timestamp};
 use crate::store::{Db, FromRow, Row, to_json};
 
 crate::statements! {
-    SAVE_NODE = "INSERT INTO keyring_nodes (node, host, key_ids, primary_id, primary_since, seen_at)
-        VALUES ($1, $2, $3, $4, $5, $5)
-        ON CONFLICT (node) DO UPDATE SET host = $2, key_ids = $3, primary_id = $4, seen_at = $5,
+    SAVE_NODE = "INSERT INTO keyring_nodes (node, host, key_ids, primary_id, primary_since, seen_at, version, started_at)
+        VALUES ($1, $2, $3, $4, $5, $5, $6, $5)
+        ON CONFLICT (node) DO UPDATE SET host = $2, key_ids = $3, primary_id = $4, seen_at = $5, version = $6,
             primary_since = CASE WHEN keyring_nodes.primary_id = $4 THEN keyring_nodes.primary_since ELSE $5 END";
     DELETE_STALE_NODES = "DELETE FROM keyring_nodes WHERE seen_at < $1";
     DELETE_NODE = "DELETE FROM keyring_nodes WHERE node = $1";
-    LIST_NODES = "SELECT node, host, key_ids, primary_id, primary_since, seen_at FROM keyring_nodes
+    LIST_NODES = "SELECT node, host, key_ids, primary_id, primary_since, seen_at, version, started_at FROM keyring_nodes
         WHERE seen_at >= $1 ORDER BY node LIMIT $2";
 }
 
@@ -46,6 +46,9 @@ pub struct KeyringNode {
     pub primary_id: u32,
     pub primary_since: Timestamp,
     pub seen_at: Timestamp,
+    /// Of the program; none of a node of before this was saved.
+    pub version: Option<String>,
+    pub started_at: Option<Timestamp>,
 }
 
 impl FromRow for KeyringNode {
@@ -58,6 +61,8 @@ impl FromRow for KeyringNode {
             primary_id: u32::try_from(primary_id).map_err(Error::internal)?,
             primary_since: row.get(4)?,
             seen_at: row.get(5)?,
+            version: row.get(6)?,
+            started_at: row.get(7)?,
         })
     }
 }
@@ -70,7 +75,8 @@ pub async fn save_node(system: &Db, name: &NodeName, secrets: &Secrets) -> Resul
     let stale = now.plus_ms(-STALE_MS);
     system
         .write(async move |tx| {
-            tx.exec(SAVE_NODE, crate::args![node, host, key_ids, primary_id, now]).await?;
+            let version = env!("CARGO_PKG_VERSION");
+            tx.exec(SAVE_NODE, crate::args![node, host, key_ids, primary_id, now, version]).await?;
             tx.exec(DELETE_STALE_NODES, crate::args![stale]).await
         })
         .await
@@ -86,6 +92,12 @@ pub async fn delete_node(system: &Db, node: &str) -> Result<()> {
 /// The running nodes, in the order of their names. One that was killed stays among them for a minute.
 pub async fn list_running_nodes(system: &Db) -> Result<Vec<KeyringNode>> {
     let since = system.database_now().await?.plus_ms(-RUNNING_MS);
+    system.list(LIST_NODES, crate::args![since, NODES_MAX]).await
+}
+
+/// The nodes that were seen within the last hour, also those that were killed meanwhile.
+pub async fn list_known_nodes(system: &Db) -> Result<Vec<KeyringNode>> {
+    let since = system.database_now().await?.plus_ms(-STALE_MS);
     system.list(LIST_NODES, crate::args![since, NODES_MAX]).await
 }
 

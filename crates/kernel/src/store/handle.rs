@@ -15,6 +15,8 @@ pub enum Purpose {
     Startup,
     Cli,
     Health,
+    /// Figures of all tenants, for platform operators.
+    Platform,
 }
 
 pub(super) struct HandleContext {

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use kernel::jobs::{ServerNode, run_every};
 
-use crate::features::{api_keys, devices, pages, posture, webhooks, workflows};
+use crate::features::{api_keys, devices, fold, pages, posture, webhooks, workflows};
 
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
 const CLEAN_EVERY: Duration = Duration::from_mins(10);
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
 const CHECK_EVERY: Duration = Duration::from_secs(5);
+/// Figures are at most two seconds late: a second for what is metered, and one more until it is added up.
+const METER_EVERY: Duration = Duration::from_secs(1);
+const FOLD_EVERY: Duration = Duration::from_millis(500);
 const INDEX_EVERY: Duration = Duration::from_secs(2);
 
 /// Runs all jobs until it is dropped.
@@ -24,6 +27,10 @@ pub async fn run(node: ServerNode, delivery_retention_ms: i64, run_retention_ms:
         run_every(&node, CHECK_EVERY, "judging backups", |node| async move {
             posture::clock::store::judge_due_backups(&node).await
         }),
+        run_every(&node, METER_EVERY, "writing what is metered", |node| async move {
+            fold::store::write_usage(&node).await
+        }),
+        run_every(&node, FOLD_EVERY, "adding up figures", |node| async move { fold::store::fold_facts(&node).await }),
         run_every(&node, INDEX_EVERY, "indexing the software of devices", |node| async move {
             devices::software::store::index_tenants(&node).await
         }),

@@ -206,6 +206,9 @@ async fn save_and_close(node: &ServerNode) {
         if let Err(error) = kernel::jobs::save_last_uses(node).await {
             tracing::warn!(%error, "failed to save the last uses of credentials");
         }
+        if let Err(error) = crate::features::fold::store::write_usage(node).await {
+            tracing::warn!(%error, "failed to write what was metered");
+        }
         if let Err(error) = kernel::jobs::forget_keys(node).await {
             tracing::warn!(%error, "failed to forget the sealing keys of this node");
         }

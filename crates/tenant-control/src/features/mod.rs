@@ -8,6 +8,7 @@ pub mod probes;
 
 use feature_kit::{Feature, Registry};
 
+pub use analytics::{fold, platform as platform_analytics, tenant as tenant_analytics};
 pub use backups::{config, customer_aggregate, job_reports, posture};
 pub use cloud_fleet::{providers, vms};
 pub use fleet::{asset_inventory, devices, ingest_keys, inventory};
@@ -32,6 +33,8 @@ const FEATURES: &[&Feature] = &[
     &config::feature::FEATURE,
     &job_reports::feature::FEATURE,
     &customer_aggregate::feature::FEATURE,
+    &tenant_analytics::feature::FEATURE,
+    &platform_analytics::feature::FEATURE,
     &sso::feature::FEATURE,
     &session::feature::FEATURE,
     &audit::feature::FEATURE,

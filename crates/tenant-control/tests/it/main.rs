@@ -4,6 +4,7 @@
 mod abuse;
 mod access;
 mod admission;
+mod analytics;
 mod answers;
 mod api_keys;
 mod asset_inventory;

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
+use figures::Fact;
+use figures::cells::{RUN_DURATION_MS, RUNS, RUNS_CANCELLED, RUNS_FAILED, RUNS_SUCCEEDED};
 use kernel::args;
 use kernel::base::{Code, Error, Result, StringEnum, Timestamp};
 use kernel::events;
 use kernel::jobs::steps;
-use kernel::store::{Db, FromRow, Row, Tx, Value, to_json};
+use kernel::store::{Db, FactRetention, FromRow, Row, Tx, Value, to_json};
 
 use super::super::run_plan::{need_indexes, plan_run, run_error};
 use super::super::{
@@ -136,7 +138,10 @@ impl NewRun {
 /// Inserts a new run, unless there is one of its event or its time.
 pub async fn insert_run(tx: &mut Tx, run: &StoredRun) -> Result<()> {
     let values = run.to_row_values()?;
-    tx.defer_exec(INSERT, values).await
+    tx.defer_exec(INSERT, values).await?;
+    let mut fact = Fact::new(run.run.created_at.as_millis());
+    fact.add_count(RUNS, i64::from(!run.run.dry_run));
+    tx.record_fact(&fact, FactRetention::Long).await
 }
 
 pub async fn update_run(tx: &mut Tx, run: &StoredRun) -> Result<()> {
@@ -220,8 +225,24 @@ pub async fn publish_run_event(tx: &mut Tx, run: &StoredRun) -> Result<()> {
         Status::Cancelled => &WORKFLOW_RUN_CANCELLED,
         Status::Pending | Status::Waiting => return Ok(()),
     };
+    if let Some(ended_at) = run.run.ended_at {
+        tx.record_fact(&end_fact(run, ended_at), FactRetention::Long).await?;
+    }
     let before = tx.act_as(run.to_actor())?;
     let published = events::publish(tx, kind, run.run.id, &run.run).await.map(drop);
     tx.restore_actor(before);
     published
+}
+
+/// What the end of a run contributes to figures. One that is retried ends once more.
+fn end_fact(run: &StoredRun, ended_at: Timestamp) -> Fact {
+    let mut fact = Fact::new(ended_at.as_millis());
+    let cell = match run.run.status {
+        Status::Succeeded | Status::Skipped => RUNS_SUCCEEDED,
+        Status::Cancelled => RUNS_CANCELLED,
+        Status::Failed | Status::TimedOut | Status::Pending | Status::Running | Status::Waiting => RUNS_FAILED,
+    };
+    fact.add_count(cell, 1);
+    fact.add_sample(RUN_DURATION_MS, ended_at.as_millis() - run.run.created_at.as_millis());
+    fact
 }

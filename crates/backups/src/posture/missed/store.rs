@@ -4,13 +4,14 @@ use feature_kit::schedule::CronSchedule;
 use fleet::devices::DeviceId;
 use kernel::args;
 use kernel::base::{DAY_MS, Id, Result, Timestamp};
-use kernel::store::Tx;
+use kernel::store::{FactRetention, Tx};
 use people::organizations::OrganizationId;
 
 use super::super::device::JudgedDevice;
 use super::super::record::{DeviceRecord, RunFacts};
 use super::super::windows::RunWindow;
 use super::super::{JobKind, RunStatus};
+use crate::facts::run_fact;
 use crate::job_reports::JobRunId;
 use crate::policy::{BackupPolicy, DeviceClass};
 use crate::runs::store::{RunRow, insert_run};
@@ -152,6 +153,8 @@ async fn remove_covered(
 ) -> Result<()> {
     for run in covered {
         tx.exec(DELETE_RUN, args![run.id]).await?;
+        let fact = run_fact(JobKind::Backup, RunStatus::Missed, run.scheduled_at, -1);
+        tx.record_fact(&fact, FactRetention::Long).await?;
         outcome.missed.push((run.organization_id, run.scheduled_at, -1));
     }
     if let Some(since) = record.missed_since {

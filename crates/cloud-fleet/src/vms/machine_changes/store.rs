@@ -12,6 +12,7 @@ use super::super::store::{self, StoredVm};
 use super::super::{ORGANIZATION_TAG, OperationId, OperationStatus, Vm, VmCost, VmDetails, VmId, VmSize};
 use crate::cloud_text::clean_text;
 use crate::providers::ProviderId;
+use crate::vms::facts::CountedVm;
 
 kernel::statements! {
     /// The machine of an operation has turned up: the operation goes on with it.
@@ -134,7 +135,7 @@ pub async fn update_machine(
     seen_at: Timestamp,
 ) -> Result<StoredVm> {
     let mut details = merge_machine(&stored, machine, organization);
-    let old_state = stored.record.details.state;
+    let old = CountedVm::new(&stored);
     let is_new = details != stored.record.details || stored.record.deleted_at.is_some();
     let was_missing = stored.missing_since.is_some();
     details.first_seen_at = details.first_seen_at.or(Some(seen_at));
@@ -146,7 +147,7 @@ pub async fn update_machine(
         if new.record.details.state != MachineState::Terminated {
             new.terminated_at = None;
         }
-        return store::save_vm(tx, old_state, new).await;
+        return store::save_vm(tx, &old, new).await;
     }
     if was_missing {
         store::save_observed(tx, &new).await?;
@@ -200,8 +201,8 @@ async fn insert_machine(
 /// A machine that a whole sync has not found and the cloud does not know any more is gone.
 pub async fn mark_gone(tx: &mut Tx, id: VmId) -> Result<()> {
     let Some(stored) = store::find_in_tx(tx, id).await? else { return Ok(()) };
-    let old_state = stored.record.details.state;
-    if old_state == MachineState::Terminated {
+    let old = CountedVm::new(&stored);
+    if old.state == MachineState::Terminated {
         return Ok(());
     }
     let mut new = stored;
@@ -209,7 +210,7 @@ pub async fn mark_gone(tx: &mut Tx, id: VmId) -> Result<()> {
     "gone".clone_into(&mut new.record.details.raw_state);
     (new.record.details.public_ips, new.record.details.private_ips) = (Vec::new(), Vec::new());
     new.record.details.cost = None;
-    store::save_vm(tx, old_state, new).await.map(drop)
+    store::save_vm(tx, &old, new).await.map(drop)
 }
 
 /// A machine that a whole sync has not found, and that the cloud may know nevertheless.

@@ -14,6 +14,7 @@ use super::super::store::{self, StoredVm};
 use super::super::{OperationStatus, VM_FAILED, Vm, VmId};
 use crate::CLOUD_LANE;
 use crate::providers::store::{find_in_tx, region_lane};
+use crate::vms::facts::CountedVm;
 
 kernel::statements! {
     /// The machine is looked for once more before the order is sent. To another account it goes only if nothing of it may be a
@@ -51,7 +52,7 @@ pub async fn settle_operation(tx: &mut Tx, id: VmId, settlement: Settlement) -> 
         return Err(Error::conflict(detail));
     };
     let now = tx.env().now();
-    let (old_state, mut new) = (stored.record.details.state, stored);
+    let (old, mut new) = (CountedVm::new(&stored), stored);
     let decided = match settlement {
         Settlement::Retry => {
             if let Some(external_id) = &new.record.details.external_id {
@@ -84,7 +85,7 @@ pub async fn settle_operation(tx: &mut Tx, id: VmId, settlement: Settlement) -> 
         }
     };
     let lane = region_lane(new.record.details.provider_id, &new.record.details.region);
-    store::save_vm(tx, old_state, new).await?;
+    store::save_vm(tx, &old, new).await?;
     // That an order needs attention was told already.
     if is_abandoned && operation.status == OperationStatus::Accepted {
         let ended = store::get_in_tx(tx, id).await?;

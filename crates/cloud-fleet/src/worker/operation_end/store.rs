@@ -8,6 +8,7 @@ use kernel::store::Tx;
 
 use super::super::job::{JobContext, look_again_at};
 use super::super::store::{self, DueOperation};
+use crate::vms::facts::CountedVm;
 use crate::vms::machine_changes::store::update_machine;
 use crate::vms::store as vms;
 use crate::vms::{OperationId, OperationStatus, VM_FAILED, VM_PROVISIONED, VmDetails, VmId};
@@ -197,10 +198,10 @@ pub async fn reject_adopted(context: &JobContext, due: &DueOperation, external_i
             let error = OperationError::as_pair(Some(&error));
             if store::end_operation(tx, key, OperationStatus::NeedsAttention, error).await? {
                 let Some(mut stored) = vms::find_in_tx(tx, vm).await? else { return Ok(()) };
-                let old_state = stored.record.details.state;
+                let old = CountedVm::new(&stored);
                 stored.record.details.external_id = None;
                 stored.record.details.state = MachineState::Unknown;
-                vms::save_vm(tx, old_state, stored).await?;
+                vms::save_vm(tx, &old, stored).await?;
                 publish_end(tx, vm, OperationStatus::NeedsAttention).await?;
             }
             Ok(())
@@ -226,12 +227,12 @@ async fn save_machine(tx: &mut Tx, vm: VmId, machine: &Machine, now: Timestamp) 
 /// The end of an order is a change of its machine, for readers of changes.
 async fn touch_vm(tx: &mut Tx, vm: VmId) -> Result<()> {
     let Some(stored) = vms::find_in_tx(tx, vm).await? else { return Ok(()) };
-    vms::save_vm(tx, stored.record.details.state, stored).await.map(drop)
+    vms::save_vm(tx, &CountedVm::new(&stored), stored).await.map(drop)
 }
 
 async fn save_state(tx: &mut Tx, vm: VmId, state: MachineState) -> Result<()> {
     let Some(mut stored) = vms::find_in_tx(tx, vm).await? else { return Ok(()) };
-    let old_state = stored.record.details.state;
+    let old = CountedVm::new(&stored);
     // A machine that exists keeps what the cloud has told of it.
     if stored.record.details.external_id.is_none() {
         stored.record.details.state = state;
@@ -240,7 +241,7 @@ async fn save_state(tx: &mut Tx, vm: VmId, state: MachineState) -> Result<()> {
             stored.terminated_at = Some(tx.tick().await?.at);
         }
     }
-    vms::save_vm(tx, old_state, stored).await.map(drop)
+    vms::save_vm(tx, &old, stored).await.map(drop)
 }
 
 async fn publish_end(tx: &mut Tx, vm: VmId, status: OperationStatus) -> Result<()> {

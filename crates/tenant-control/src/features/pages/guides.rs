@@ -80,6 +80,11 @@ pub const GUIDES: &[Guide] = &[
         text: include_str!("../../../../../docs/backup.md"),
     },
     Guide {
+        name: "analytics",
+        about: "Figures about everything: what each counts, and a day to check by hand.",
+        text: include_str!("../../../../../docs/analytics.md"),
+    },
+    Guide {
         name: "organizations",
         about: "Your customers: make, change, archive and find them.",
         text: include_str!("../../../../../docs/organizations.md"),

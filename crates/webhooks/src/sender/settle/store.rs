@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use figures::Fact;
+use figures::cells::{DELIVERED, DELIVERIES_FAILED, DELIVERY_LAG_MS};
 use kernel::base::{Error, Result, StringEnum, Timestamp};
 use kernel::jobs::lanes::LeasedLane;
-use kernel::store::{Value, to_json};
+use kernel::store::{FactRetention, Value, to_json};
 
 use super::super::super::deliveries::store::AttemptColumns;
 use super::super::super::{WebhookId, WebhookStatus};
@@ -13,6 +15,8 @@ use super::super::outcome::{DeliveryOutcome, DeliveryVerdict};
 use super::EndpointHealth;
 
 kernel::statements! {
+    /// How many attempts of a delivery are saved, and when its event happened.
+    SAVED_ATTEMPTS = "SELECT d.attempts, d.created_at FROM deliveries d WHERE d.tenant_id = $1 AND d.id = $2";
     ENDPOINT_NOW = "SELECT version, status, url FROM webhooks WHERE tenant_id = $1 AND id = $2";
     /// A resend that was accepted during the attempt wins: the attempt is saved, and the delivery stays pending.
     SAVE_OUTCOME = "UPDATE deliveries SET attempts = $7, succeeded_at = COALESCE($8, succeeded_at),
@@ -58,18 +62,30 @@ pub async fn save_outcomes(
         .write(async move |tx| {
             let holding = held.defer_lease_extension(tx).await?;
             let endpoint = tx.defer_query::<(i64, String, String)>(ENDPOINT_NOW, vec![id.into()]).await?;
+            let mut saved_attempts = Vec::with_capacity(outcomes.len());
+            for outcome in outcomes.iter() {
+                saved_attempts.push(tx.defer_query(SAVED_ATTEMPTS, vec![outcome.due.id.into()]).await?);
+            }
             if !holding.is_held(tx).await? {
                 return Ok(false);
             }
             let now = tx.env().now();
+            let mut fact = Fact::new(now.as_millis());
             // Every change of an endpoint locks its lane before it commits, so this state holds until our commit.
             let endpoint = tx.await_rows(endpoint).await?.pop();
             let (version, status, url) = endpoint.ok_or_else(Error::not_found)?;
             let enabled = status == WebhookStatus::Enabled.as_str();
             let (mut updates, mut attempts) = (Vec::new(), Vec::new());
             let (mut done, mut retried) = (Vec::new(), Vec::new());
-            for outcome in outcomes.iter() {
+            for (outcome, saved) in outcomes.iter().zip(saved_attempts) {
                 let verdict = outcome.verdict_at_version(version, enabled);
+                // An outcome that was saved before, by a commit whose answer was lost, is counted already.
+                match tx.await_rows::<(i64, Timestamp)>(saved).await?.pop() {
+                    Some((attempts, created_at)) if attempts == outcome.due.attempts => {
+                        add_to_fact(&mut fact, verdict, created_at, now);
+                    }
+                    _ => {}
+                }
                 updates.push(outcome_args(outcome, verdict, now));
                 attempts.extend(attempt_args(outcome)?);
                 match (&outcome.due.record_id, verdict) {
@@ -79,6 +95,7 @@ pub async fn save_outcomes(
                 }
             }
             // From here on no statement is awaited: all of them are sent together with the commit.
+            tx.record_fact(&fact, FactRetention::Long).await?;
             tx.defer_exec_each(SAVE_OUTCOME, updates).await?;
             tx.defer_exec_each(INSERT_ATTEMPT, attempts).await?;
             tx.defer_exec_each(HOLD_BEHIND, retried).await?;
@@ -104,6 +121,18 @@ pub async fn save_outcomes(
             Ok(true)
         })
         .await
+}
+
+/// What an outcome contributes to figures.
+fn add_to_fact(fact: &mut Fact, verdict: DeliveryVerdict, created_at: Timestamp, now: Timestamp) {
+    match verdict {
+        DeliveryVerdict::Succeeded => {
+            fact.add_count(DELIVERED, 1);
+            fact.add_sample(DELIVERY_LAG_MS, now.as_millis() - created_at.as_millis());
+        }
+        DeliveryVerdict::GivenUp | DeliveryVerdict::Gone(_) => fact.add_count(DELIVERIES_FAILED, 1),
+        DeliveryVerdict::Retry(_) | DeliveryVerdict::Expired => {}
+    }
 }
 
 /// The arguments of [`SAVE_OUTCOME`].

@@ -1,0 +1,327 @@
+//! SQL that adds facts up: takes them out of the queue and adds each to the sums of its quarter, hour, day and week, of its
+//! tenant and of the platform, all in one transaction. So a fact is added once, whatever is killed.
+//!
+//! Any node does it, one at a time: the lock makes it so, not a lease, because a batch is short and nothing goes on between two.
+
+use std::collections::BTreeMap;
+
+use figures::cells::{
+    CURRENCY, DEVICES, KEY, ORGANIZATION, REQUESTS, ROUTE, SPEND_BEFORE_CHANGE, SPEND_RATE, TENANT, TICKETS_CREATED,
+};
+use figures::{Cell, Dimension, Figures, Group, entries_from_bytes, entries_to_bytes};
+use kernel::args;
+use kernel::base::{Error, Result};
+use kernel::jobs::ServerNode;
+use kernel::store::{Db, FromRow, PendingRows, Purpose, Row, Tx, Value};
+
+use crate::grain::{Grain, clamp_time};
+
+kernel::statements! {
+    NEXT = "SELECT id FROM facts_queue ORDER BY id LIMIT 1";
+    /// In the order in which they were written.
+    TAKE = "DELETE FROM facts_queue WHERE id IN (SELECT id FROM facts_queue ORDER BY id LIMIT $1)
+        RETURNING id, tenant_id, at, born_at, expires_at, body";
+    KEEP = "INSERT INTO facts (tenant_id, at, id, born_at, expires_at, body) VALUES ($1, $2, $3, $4, $5, $6)";
+    ROLLUP = "SELECT body FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3 AND start = $4 AND member = $5";
+    SAVE_ROLLUP = "INSERT INTO rollups (tenant_id, dimension, grain, start, member, body) VALUES ($1, $2, $3, $4, $5, $6)
+        ON CONFLICT (tenant_id, dimension, grain, start, member) DO UPDATE SET body = excluded.body";
+    MEMBERS = "SELECT member FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3 AND start = $4
+        ORDER BY member LIMIT $5";
+    COHORT = "SELECT body FROM cohorts WHERE tenant_id = $1 AND grain = $2 AND start = $3 AND changed_on = $4";
+    SAVE_COHORT = "INSERT INTO cohorts (tenant_id, grain, start, changed_on, body) VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (tenant_id, grain, start, changed_on) DO UPDATE SET body = excluded.body";
+    CLEAN_FACTS = "DELETE FROM facts WHERE (tenant_id, at, id) IN
+        (SELECT tenant_id, at, id FROM facts WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
+}
+
+/// What excludes two that add up at once.
+pub const LOCK: &str = "analytics.fold";
+/// Facts of one transaction: few enough that others wait for it only some milliseconds.
+const BATCH_FACTS: i64 = 200;
+/// Transactions of one round; the next round comes soon.
+const BATCHES_MAX: usize = 200;
+/// Whose figures are those of all tenants.
+pub const PLATFORM: &str = "";
+
+/// What is summed of each tenant for the platform's list of them.
+const OF_TENANTS: [Cell; 3] = [REQUESTS, TICKETS_CREATED, DEVICES];
+/// Members of a dimension in a day. A tenant has at most 100 API keys at a time.
+const MEMBERS_PER_DAY_MAX: i64 = 200;
+/// Under which those beyond are counted.
+pub const OTHER_MEMBER: &str = "other";
+
+/// Grains of figures that are broken down and asked for as totals alone.
+const MEMBER_GRAINS: [Grain; 3] = [Grain::Hour, Grain::Day, Grain::Week];
+/// Grains by which a record was created.
+pub const BIRTH_GRAINS: [Grain; 3] = [Grain::Quarter, Grain::Day, Grain::Week];
+
+/// Writes what this node has metered. Also called once before the process ends.
+pub async fn write_usage(node: &ServerNode) -> Result<()> {
+    node.usage.write_usage(&node.store.system(Purpose::Jobs), &node.env).await
+}
+
+/// Adds up what is in the queue.
+pub async fn fold_facts(node: &ServerNode) -> Result<()> {
+    let system = node.store.system(Purpose::Jobs);
+    for _ in 0..BATCHES_MAX {
+        // A queue without facts is read, not written.
+        if system.find::<i64>(NEXT, args![]).await?.is_none() || fold_batch(&system).await? < BATCH_FACTS as usize {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Adds up one batch, and returns how many facts it had. None while another node does it.
+pub async fn fold_batch(system: &Db) -> Result<usize> {
+    system
+        .write(async |tx| {
+            if !tx.try_lock(LOCK).await? {
+                return Ok(0);
+            }
+            let facts: Vec<QueuedFact> = tx.list(TAKE, args![BATCH_FACTS]).await?;
+            let mut sums = Sums::default();
+            let mut kept = Vec::with_capacity(facts.len());
+            for fact in &facts {
+                sums.add_fact(fact)?;
+                kept.push(fact.to_row());
+            }
+            tx.exec_each(KEEP, &kept).await?;
+            sums.save(tx).await?;
+            Ok(facts.len())
+        })
+        .await
+}
+
+/// By which grains figures of a dimension are summed.
+pub fn grains_of(dimension: Dimension) -> &'static [Grain] {
+    if [Dimension::NONE, CURRENCY].contains(&dimension) { &Grain::ALL } else { &MEMBER_GRAINS }
+}
+
+/// A fact out of the queue.
+pub struct QueuedFact {
+    pub id: i64,
+    pub tenant: String,
+    pub at: i64,
+    pub born_at: Option<i64>,
+    pub expires_at: i64,
+    pub body: Vec<u8>,
+}
+
+impl FromRow for QueuedFact {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(QueuedFact {
+            id: row.get(0)?,
+            tenant: row.get(1)?,
+            at: row.get(2)?,
+            born_at: row.get(3)?,
+            expires_at: row.get(4)?,
+            body: row.get(5)?,
+        })
+    }
+}
+
+impl QueuedFact {
+    fn to_row(&self) -> Vec<Value> {
+        let QueuedFact { id, tenant, at, born_at, expires_at, body } = self;
+        vec![
+            tenant.as_str().into(),
+            (*at).into(),
+            (*id).into(),
+            (*born_at).into(),
+            (*expires_at).into(),
+            body.as_slice().into(),
+        ]
+    }
+}
+
+/// The key of a row of `rollups`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RollupKey {
+    tenant: String,
+    dimension: Dimension,
+    grain: Grain,
+    start: i64,
+    member: String,
+}
+
+/// The key of a row of `cohorts`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct CohortKey {
+    tenant: String,
+    grain: Grain,
+    start: i64,
+    changed_on: i64,
+}
+
+/// What a batch adds to each row.
+#[derive(Default)]
+pub struct Sums {
+    rollups: BTreeMap<RollupKey, Figures>,
+    cohorts: BTreeMap<CohortKey, BTreeMap<Group, Figures>>,
+}
+
+impl Sums {
+    pub fn add_fact(&mut self, fact: &QueuedFact) -> Result<()> {
+        let at = clamp_time(fact.at);
+        for (group, figures) in entries_from_bytes(&fact.body).map_err(Error::internal)? {
+            if let (Some(born_at), true) = (fact.born_at, group.dimension.is_of_cohorts()) {
+                self.add_to_cohorts(&fact.tenant, (clamp_time(born_at), at), &group, &figures);
+                if group.dimension != ORGANIZATION {
+                    self.add_to_cohorts(PLATFORM, (clamp_time(born_at), at), &group, &figures);
+                }
+                continue;
+            }
+            self.add_to_rollups(&fact.tenant, at, &group, &figures);
+            if group.dimension != KEY {
+                self.add_to_rollups(PLATFORM, at, &group, &figures);
+            }
+            if group == Group::ALL {
+                let of_tenant = figures.with_cells(|cell| OF_TENANTS.contains(&cell));
+                self.add_to_rollups(PLATFORM, at, &Group::new(TENANT, fact.tenant.as_str()), &of_tenant);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_to_rollups(&mut self, tenant: &str, at: i64, group: &Group, figures: &Figures) {
+        if figures.is_empty() {
+            return;
+        }
+        for grain in grains_of(group.dimension) {
+            let start = grain.floor(at);
+            let key = RollupKey {
+                tenant: tenant.to_owned(),
+                dimension: group.dimension,
+                grain: *grain,
+                start,
+                member: group.member.clone(),
+            };
+            let sum = self.rollups.entry(key).or_default();
+            sum.add_figures(figures);
+            let seconds = (at - start) / kernel::base::SECOND_MS;
+            sum.add_count(SPEND_BEFORE_CHANGE, figures.count(SPEND_RATE).saturating_mul(seconds));
+        }
+    }
+
+    fn add_to_cohorts(&mut self, tenant: &str, (born_at, at): (i64, i64), group: &Group, figures: &Figures) {
+        for grain in BIRTH_GRAINS {
+            let key = CohortKey {
+                tenant: tenant.to_owned(),
+                grain,
+                start: grain.floor(born_at),
+                changed_on: Grain::Day.floor(at),
+            };
+            self.cohorts.entry(key).or_default().entry(group.clone()).or_default().add_figures(figures);
+        }
+    }
+
+    /// Adds the sums to the rows. All rows are asked for before the first is awaited.
+    pub async fn save(mut self, tx: &mut Tx) -> Result<()> {
+        self.limit_members(tx).await?;
+        let mut rows: Vec<(PendingRows<Vec<u8>>, RollupKey, Figures)> = Vec::with_capacity(self.rollups.len());
+        for (key, figures) in self.rollups {
+            rows.push((tx.defer_query(ROLLUP, key.to_values()).await?, key, figures));
+        }
+        let mut saved = Vec::with_capacity(rows.len());
+        for (pending, key, figures) in rows {
+            let mut sum = match tx.await_rows(pending).await?.pop() {
+                Some(body) => Figures::from_bytes(&body).map_err(Error::internal)?,
+                None => Figures::default(),
+            };
+            sum.add_figures(&figures);
+            let mut values = key.to_values();
+            values.push(sum.to_bytes().into());
+            saved.push(values);
+        }
+        tx.defer_exec_each(SAVE_ROLLUP, saved).await?;
+        save_cohorts(tx, self.cohorts).await
+    }
+
+    /// A day has so many members of a dimension at most; the others are counted together. Otherwise a flood of short-lived keys
+    /// would fill the disk.
+    async fn limit_members(&mut self, tx: &mut Tx) -> Result<()> {
+        let mut days: Vec<(String, Dimension, i64)> = Vec::new();
+        for key in self.rollups.keys() {
+            let day = (key.tenant.clone(), key.dimension, Grain::Day.floor(key.start));
+            if [KEY, ROUTE].contains(&key.dimension) && key.grain == Grain::Day && days.last() != Some(&day) {
+                days.push(day);
+            }
+        }
+        for (tenant, dimension, day) in days {
+            let (number, limit) = (i64::from(dimension.0), MEMBERS_PER_DAY_MAX);
+            let stored: Vec<String> = tx.list(MEMBERS, args![tenant, number, Grain::Day.minutes(), day, limit]).await?;
+            let mut free = (limit as usize).saturating_sub(stored.len());
+            let in_day = |key: &RollupKey| {
+                key.tenant == tenant
+                    && key.dimension == dimension
+                    && key.grain != Grain::Week
+                    && Grain::Day.floor(key.start) == day
+            };
+            let mut allowed: Vec<String> = stored;
+            for key in self.rollups.keys().filter(|key| in_day(key) && key.grain == Grain::Day) {
+                if free > 0 && !allowed.contains(&key.member) {
+                    allowed.push(key.member.clone());
+                    free -= 1;
+                }
+            }
+            let over: Vec<RollupKey> =
+                self.rollups.keys().filter(|key| in_day(key) && !allowed.contains(&key.member)).cloned().collect();
+            let week = Grain::Week.floor(day);
+            for key in over {
+                self.rename_member(&key);
+                if key.grain == Grain::Day {
+                    self.rename_member(&RollupKey { grain: Grain::Week, start: week, ..key });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn rename_member(&mut self, key: &RollupKey) {
+        if let Some(figures) = self.rollups.remove(key) {
+            let other = RollupKey { member: OTHER_MEMBER.to_owned(), ..key.clone() };
+            self.rollups.entry(other).or_default().add_figures(&figures);
+        }
+    }
+}
+
+async fn save_cohorts(tx: &mut Tx, cohorts: BTreeMap<CohortKey, BTreeMap<Group, Figures>>) -> Result<()> {
+    let mut rows: Vec<(PendingRows<Vec<u8>>, CohortKey, BTreeMap<Group, Figures>)> = Vec::with_capacity(cohorts.len());
+    for (key, groups) in cohorts {
+        rows.push((tx.defer_query(COHORT, key.to_values()).await?, key, groups));
+    }
+    let mut saved = Vec::with_capacity(rows.len());
+    for (pending, key, mut groups) in rows {
+        if let Some(body) = tx.await_rows(pending).await?.pop() {
+            for (group, figures) in entries_from_bytes(&body).map_err(Error::internal)? {
+                groups.entry(group).or_default().add_figures(&figures);
+            }
+        }
+        let entries: Vec<(Group, Figures)> = groups.into_iter().filter(|(_, figures)| !figures.is_empty()).collect();
+        let mut values = key.to_values();
+        values.push(entries_to_bytes(&entries).into());
+        saved.push(values);
+    }
+    tx.defer_exec_each(SAVE_COHORT, saved).await
+}
+
+impl RollupKey {
+    fn to_values(&self) -> Vec<Value> {
+        let RollupKey { tenant, dimension, grain, start, member } = self;
+        vec![
+            tenant.as_str().into(),
+            i64::from(dimension.0).into(),
+            grain.minutes().into(),
+            (*start).into(),
+            member.as_str().into(),
+        ]
+    }
+}
+
+impl CohortKey {
+    fn to_values(&self) -> Vec<Value> {
+        let CohortKey { tenant, grain, start, changed_on } = self;
+        vec![tenant.as_str().into(), grain.minutes().into(), (*start).into(), (*changed_on).into()]
+    }
+}

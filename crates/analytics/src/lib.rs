@@ -1,0 +1,22 @@
+//! Figures of a tenant and of the platform.
+//!
+//! Every change writes a fact in its transaction (`Tx::record_fact` of the kernel). `fold` takes facts out of their queue and
+//! adds them to the sums of their quarter of an hour, hour, day and week. `rollups` reads sums, `report` makes the figures of a
+//! range of them, and `shown` says what each figure means. Requests and searches are metered in memory; `usage` writes a fact
+//! of them every second.
+
+mod answer;
+mod buckets;
+mod csv;
+pub mod fold {
+    pub mod store;
+}
+mod grain;
+pub mod platform;
+mod query;
+mod report;
+mod rollups {
+    pub mod store;
+}
+pub mod shown;
+pub mod tenant;

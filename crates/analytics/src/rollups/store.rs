@@ -1,0 +1,212 @@
+//! SQL that reads sums, and the facts at the ends of a range that no sum ends at.
+
+use std::collections::BTreeMap;
+
+use figures::{Dimension, Figures, Group, entries_from_bytes};
+use kernel::args;
+use kernel::base::{Error, Result, TenantId};
+use kernel::store::{Db, FromRow, Param};
+
+use crate::fold::store::{BIRTH_GRAINS, PLATFORM, grains_of};
+use crate::grain::{END_OF_TIME, Grain, START_OF_TIME, Span, cover_range, join_spans};
+
+kernel::statements! {
+    SUMS = "SELECT start, member, body FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3
+        AND start >= $4 AND start < $5 ORDER BY start, member";
+    TENANTS = "SELECT id FROM tenants ORDER BY id";
+    FACTS = "SELECT body FROM facts WHERE tenant_id = $1 AND at >= $2 AND at < $3";
+    COHORTS = "SELECT body FROM cohorts WHERE tenant_id = $1 AND grain = $2 AND start >= $3 AND start < $4 AND changed_on < $5";
+    /// Of records that were created in a range, the facts of another range.
+    FACTS_OF_BORN = "SELECT body FROM facts /* INDEXED BY facts_of_born */
+        WHERE tenant_id = $1 AND born_at IS NOT NULL AND at >= $2 AND at < $3 AND born_at >= $4 AND born_at < $5";
+    FACTS_BY_BIRTH = "SELECT body FROM facts /* INDEXED BY facts_by_birth */
+        WHERE tenant_id = $1 AND born_at >= $2 AND born_at < $3 AND at < $4";
+}
+
+/// Whose figures are read.
+#[derive(Clone, Copy)]
+pub enum FigureReader<'a> {
+    /// By the handle of a tenant.
+    Tenant(&'a Db),
+    /// Of all tenants together, by the handle of the system.
+    Platform(&'a Db),
+    /// Of one tenant by the handle of the system.
+    TenantOfPlatform(&'a Db, &'a str),
+}
+
+/// A range of time, in milliseconds: from `since` to before `until`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeRange {
+    pub since: i64,
+    pub until: i64,
+}
+
+/// The sum of what happened in one of a grain.
+#[derive(Clone, Debug)]
+pub struct SumRow {
+    pub start: i64,
+    pub member: String,
+    pub figures: Figures,
+}
+
+impl SumRow {}
+
+impl<'a> FigureReader<'a> {
+    fn db(self) -> &'a Db {
+        match self {
+            FigureReader::Tenant(db) | FigureReader::Platform(db) | FigureReader::TenantOfPlatform(db, _) => db,
+        }
+    }
+
+    async fn list<T: FromRow>(self, sql: &str, values: &[&dyn Param]) -> Result<Vec<T>> {
+        let tenant = match self {
+            FigureReader::Tenant(db) => return db.list(sql, values).await,
+            FigureReader::Platform(_) => PLATFORM,
+            FigureReader::TenantOfPlatform(_, tenant) => tenant,
+        };
+        let with_tenant: Vec<&dyn Param> =
+            std::iter::once(&tenant as &dyn Param).chain(values.iter().copied()).collect();
+        self.db().list(sql, &with_tenant).await
+    }
+
+    /// The reader of one tenant's figures, for the platform's operator.
+    pub fn of_tenant<'t>(self, tenant: &'t str) -> FigureReader<'t>
+    where
+        'a: 't,
+    {
+        FigureReader::TenantOfPlatform(self.db(), tenant)
+    }
+
+    /// How things stood at a moment: the sum of all that was before.
+    pub async fn read_level(self, until: i64) -> Result<Figures> {
+        self.read_range(TimeRange { since: START_OF_TIME, until }).await
+    }
+
+    /// The sums of these spans, in the order of time.
+    pub async fn read_spans(self, dimension: Dimension, spans: Vec<Span>) -> Result<Vec<SumRow>> {
+        let mut rows = Vec::new();
+        for Span { grain, start, end } in join_spans(spans) {
+            let number = i64::from(dimension.0);
+            let read: Vec<(i64, String, Vec<u8>)> = self.list(SUMS, args![number, grain.minutes(), start, end]).await?;
+            rows.reserve(read.len());
+            for (start, member, body) in read {
+                let figures = Figures::from_bytes(&body).map_err(Error::internal)?;
+                rows.push(SumRow { start, member, figures });
+            }
+        }
+        rows.sort_by_key(|row| row.start);
+        Ok(rows)
+    }
+
+    /// What is not broken down, of exactly this range.
+    pub async fn read_range(self, range: TimeRange) -> Result<Figures> {
+        let mut groups = self.read_groups(Dimension::NONE, range).await?;
+        Ok(groups.remove("").unwrap_or_default())
+    }
+
+    /// By member of a dimension, of exactly this range, where its facts are still kept.
+    pub async fn read_groups(self, dimension: Dimension, range: TimeRange) -> Result<BTreeMap<String, Figures>> {
+        let grains = grains_of(dimension);
+        let spans = cover_range(range.since, range.until, grains);
+        let mut groups: BTreeMap<String, Figures> = BTreeMap::new();
+        for edge in edges_of(range, &spans) {
+            for (group, figures) in self.read_facts(edge).await? {
+                if group.dimension == dimension {
+                    groups.entry(group.member).or_default().add_figures(&figures);
+                }
+            }
+        }
+        for row in self.read_spans(dimension, spans).await? {
+            groups.entry(row.member).or_default().add_figures(&row.figures);
+        }
+        Ok(groups)
+    }
+
+    /// The facts of a range shorter than any sum.
+    async fn read_facts(self, range: TimeRange) -> Result<Vec<(Group, Figures)>> {
+        let mut bodies: Vec<Vec<u8>> = Vec::new();
+        match self {
+            FigureReader::Platform(db) => {
+                for tenant in list_tenants(db).await? {
+                    bodies.extend(db.list::<Vec<u8>>(FACTS, args![tenant, range.since, range.until]).await?);
+                }
+            }
+            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => {
+                bodies = self.list(FACTS, args![range.since, range.until]).await?;
+            }
+        }
+        decode_all(bodies)
+    }
+
+    /// Of the records that were created in a range, how they stood at its end.
+    pub async fn read_cohorts(self, born: TimeRange, now: i64) -> Result<BTreeMap<Group, Figures>> {
+        let spans = cover_range(born.since, born.until, &BIRTH_GRAINS);
+        // Later than now nothing has happened, so the whole day of today counts.
+        let today = if born.until > now { END_OF_TIME } else { Grain::Day.floor(born.until) };
+        let mut found: Vec<(Group, Figures)> = Vec::new();
+        for edge in edges_of(born, &spans) {
+            let read = self.read_born(edge, TimeRange { since: START_OF_TIME, until: born.until });
+            found.extend(decode_all(read.await?)?);
+        }
+        for span in &spans {
+            let values = (span.grain.minutes(), span.start, span.end);
+            let bodies: Vec<Vec<u8>> = self.list(COHORTS, args![values.0, values.1, values.2, today]).await?;
+            found.extend(decode_all(bodies)?);
+        }
+        if let (Some(first), Some(last)) = (spans.first(), spans.last()) {
+            let covered = TimeRange { since: first.start, until: last.end };
+            if today < born.until {
+                let read = self.read_born(covered, TimeRange { since: today, until: born.until });
+                found.extend(decode_all(read.await?)?);
+            }
+        }
+        let mut groups: BTreeMap<Group, Figures> = BTreeMap::new();
+        for (group, figures) in found {
+            if group.dimension.is_of_cohorts() {
+                groups.entry(group).or_default().add_figures(&figures);
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The facts of a range of the records that were created in another.
+    async fn read_born(self, born: TimeRange, at: TimeRange) -> Result<Vec<Vec<u8>>> {
+        let tenants = match self {
+            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => vec![None],
+            FigureReader::Platform(db) => list_tenants(db).await?.into_iter().map(Some).collect(),
+        };
+        let mut bodies = Vec::new();
+        for tenant in tenants {
+            let by_birth = at.since == START_OF_TIME;
+            let sql = if by_birth { FACTS_BY_BIRTH } else { FACTS_OF_BORN };
+            let mut values: Vec<&dyn Param> = tenant.iter().map(|tenant| tenant as &dyn Param).collect();
+            if by_birth {
+                values.extend([&born.since as &dyn Param, &born.until, &at.until]);
+            } else {
+                values.extend([&at.since as &dyn Param, &at.until, &born.since, &born.until]);
+            }
+            bodies.extend(self.db().list::<Vec<u8>>(sql, &values).await?);
+        }
+        Ok(bodies)
+    }
+}
+
+async fn list_tenants(system: &Db) -> Result<Vec<TenantId>> {
+    system.list(TENANTS, args![]).await
+}
+
+/// What the spans leave out at the ends of a range.
+fn edges_of(range: TimeRange, spans: &[Span]) -> Vec<TimeRange> {
+    let (Some(first), Some(last)) = (spans.first(), spans.last()) else { return vec![range] };
+    let edges =
+        [TimeRange { since: range.since, until: first.start }, TimeRange { since: last.end, until: range.until }];
+    edges.into_iter().filter(|edge| edge.since < edge.until).collect()
+}
+
+fn decode_all(bodies: Vec<Vec<u8>>) -> Result<Vec<(Group, Figures)>> {
+    let mut entries = Vec::new();
+    for body in bodies {
+        entries.extend(entries_from_bytes(&body).map_err(Error::internal)?);
+    }
+    Ok(entries)
+}

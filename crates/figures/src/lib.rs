@@ -1,0 +1,122 @@
+//! Figures that add up: what happened in a quarter of an hour, an hour, a day or a week is the sum of what happened in its
+//! parts, and that of the platform the sum of its tenants'.
+//!
+//! A [`Fact`] is what one change contributes. [`Figures`] are sums of facts: counts (which also hold levels, as the sum of
+//! their changes) and [`Samples`], of which percentiles are read. Deliberately left out: what the cells mean, and where they
+//! are stored. Features declare their cells; the number of a [`Cell`] is stored, so it is never given to another.
+
+pub mod cells;
+mod codec;
+mod fact;
+mod samples;
+
+pub use codec::{Undecodable, entries_from_bytes, entries_to_bytes};
+pub use fact::{Fact, Group};
+pub use samples::{EXACT_MAX, RELATIVE_ERROR, Samples};
+
+/// A count or a distribution, by the number under which it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cell(pub u8);
+
+/// What figures are broken down by, by the number under which it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dimension(pub u8);
+
+impl Dimension {
+    pub const NONE: Dimension = Dimension(0);
+}
+
+/// Sums by cell, in the order of the cells. A count of zero is not kept.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    counts: Vec<(Cell, i64)>,
+    samples: Vec<(Cell, Samples)>,
+}
+
+impl Figures {
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty() && self.samples.is_empty()
+    }
+
+    pub fn count(&self, cell: Cell) -> i64 {
+        match self.counts.binary_search_by_key(&cell, |(cell, _)| *cell) {
+            Ok(at) => self.counts[at].1,
+            Err(_) => 0,
+        }
+    }
+
+    pub fn samples(&self, cell: Cell) -> Option<&Samples> {
+        let at = self.samples.binary_search_by_key(&cell, |(cell, _)| *cell).ok()?;
+        Some(&self.samples[at].1)
+    }
+
+    pub fn counts(&self) -> impl Iterator<Item = (Cell, i64)> {
+        self.counts.iter().copied()
+    }
+
+    pub fn add_count(&mut self, cell: Cell, by: i64) {
+        if by == 0 {
+            return;
+        }
+        match self.counts.binary_search_by_key(&cell, |(cell, _)| *cell) {
+            Ok(at) => {
+                self.counts[at].1 = self.counts[at].1.saturating_add(by);
+                if self.counts[at].1 == 0 {
+                    self.counts.remove(at);
+                }
+            }
+            Err(at) => self.counts.insert(at, (cell, by)),
+        }
+    }
+
+    /// Adds one sample, in whole units such as milliseconds. A negative one counts as zero.
+    pub fn add_sample(&mut self, cell: Cell, value: i64) {
+        self.samples_mut(cell).add_value(value);
+    }
+
+    pub fn add_samples(&mut self, cell: Cell, other: &Samples) {
+        if other.count() > 0 {
+            self.samples_mut(cell).add_all(other);
+        }
+    }
+
+    pub fn add_figures(&mut self, other: &Figures) {
+        for (cell, by) in &other.counts {
+            self.add_count(*cell, *by);
+        }
+        for (cell, samples) in &other.samples {
+            self.add_samples(*cell, samples);
+        }
+    }
+
+    /// Only these cells.
+    #[must_use]
+    pub fn with_cells(mut self, keep: impl Fn(Cell) -> bool) -> Self {
+        self.counts.retain(|(cell, _)| keep(*cell));
+        self.samples.retain(|(cell, _)| keep(*cell));
+        self
+    }
+
+    fn samples_mut(&mut self, cell: Cell) -> &mut Samples {
+        let at = match self.samples.binary_search_by_key(&cell, |(cell, _)| *cell) {
+            Ok(at) => at,
+            Err(at) => {
+                self.samples.insert(at, (cell, Samples::default()));
+                at
+            }
+        };
+        &mut self.samples[at].1
+    }
+
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        codec::write_figures(&mut bytes, self);
+        bytes
+    }
+
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Undecodable> {
+        let mut rest = bytes;
+        let figures = codec::read_figures(&mut rest)?;
+        if rest.is_empty() { Ok(figures) } else { Err(Undecodable) }
+    }
+}

@@ -1,0 +1,66 @@
+-- Figures: what each change contributes, and their sums by time.
+
+-- Facts that have not been added up yet: written with the change that they are of.
+CREATE TABLE facts_queue (
+    id BIGINT PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    at BIGINT NOT NULL,
+    -- When the record was created, if its figures are also asked for by that.
+    born_at BIGINT,
+    expires_at BIGINT NOT NULL,
+    body BYTEA NOT NULL
+);
+
+-- Facts that have been added up. They are read for the parts of a quarter of an hour at the ends of a range, and to add up again.
+CREATE TABLE facts (
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    at BIGINT NOT NULL,
+    id BIGINT NOT NULL,
+    born_at BIGINT,
+    expires_at BIGINT NOT NULL,
+    body BYTEA NOT NULL,
+    PRIMARY KEY (tenant_id, at, id)
+);
+CREATE INDEX facts_by_expiry ON facts (expires_at);
+-- Of records that are also counted by when they were created.
+CREATE INDEX facts_of_born ON facts (tenant_id, at, born_at) WHERE born_at IS NOT NULL;
+CREATE INDEX facts_by_birth ON facts (tenant_id, born_at, at) WHERE born_at IS NOT NULL;
+
+-- Sums of facts by time: of each tenant, and of all together ('' for the tenant). The grain is a number of minutes.
+CREATE TABLE rollups (
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    dimension BIGINT NOT NULL,
+    grain BIGINT NOT NULL,
+    start BIGINT NOT NULL,
+    member TEXT COLLATE "C" NOT NULL,
+    body BYTEA NOT NULL,
+    PRIMARY KEY (tenant_id, dimension, grain, start, member)
+);
+
+-- Sums of facts by when their record was created, and by the day of the fact: what was created in a range as it stood at a time.
+CREATE TABLE cohorts (
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    grain BIGINT NOT NULL,
+    start BIGINT NOT NULL,
+    changed_on BIGINT NOT NULL,
+    body BYTEA NOT NULL,
+    PRIMARY KEY (tenant_id, grain, start, changed_on)
+);
+CREATE INDEX cohorts_by_change ON cohorts (tenant_id, changed_on);
+
+-- What the platform tells of its nodes.
+ALTER TABLE keyring_nodes ADD COLUMN version TEXT COLLATE "C";
+ALTER TABLE keyring_nodes ADD COLUMN started_at BIGINT;
+
+ALTER TABLE facts_queue ENABLE ROW LEVEL SECURITY;
+ALTER TABLE facts_queue FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON facts_queue USING (tenant_id = current_setting('tc.tenant', true) OR current_setting('tc.tenant', true) = '*');
+ALTER TABLE facts ENABLE ROW LEVEL SECURITY;
+ALTER TABLE facts FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON facts USING (tenant_id = current_setting('tc.tenant', true) OR current_setting('tc.tenant', true) = '*');
+ALTER TABLE rollups ENABLE ROW LEVEL SECURITY;
+ALTER TABLE rollups FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON rollups USING (tenant_id = current_setting('tc.tenant', true) OR current_setting('tc.tenant', true) = '*');
+ALTER TABLE cohorts ENABLE ROW LEVEL SECURITY;
+ALTER TABLE cohorts FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON cohorts USING (tenant_id = current_setting('tc.tenant', true) OR current_setting('tc.tenant', true) = '*');

@@ -1,0 +1,53 @@
+-- Figures: what each change contributes, and their sums by time.
+
+-- Facts that have not been added up yet: written with the change that they are of.
+CREATE TABLE facts_queue (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant_id TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    -- When the record was created, if its figures are also asked for by that.
+    born_at INTEGER,
+    expires_at INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+
+-- Facts that have been added up. They are read for the parts of a quarter of an hour at the ends of a range, and to add up again.
+CREATE TABLE facts (
+    tenant_id TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    id INTEGER NOT NULL,
+    born_at INTEGER,
+    expires_at INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (tenant_id, at, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX facts_by_expiry ON facts (expires_at);
+-- Of records that are also counted by when they were created.
+CREATE INDEX facts_of_born ON facts (tenant_id, at, born_at) WHERE born_at IS NOT NULL;
+CREATE INDEX facts_by_birth ON facts (tenant_id, born_at, at) WHERE born_at IS NOT NULL;
+
+-- Sums of facts by time: of each tenant, and of all together ('' for the tenant). The grain is a number of minutes.
+CREATE TABLE rollups (
+    tenant_id TEXT NOT NULL,
+    dimension INTEGER NOT NULL,
+    grain INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    member TEXT NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (tenant_id, dimension, grain, start, member)
+) STRICT, WITHOUT ROWID;
+
+-- Sums of facts by when their record was created, and by the day of the fact: what was created in a range as it stood at a time.
+CREATE TABLE cohorts (
+    tenant_id TEXT NOT NULL,
+    grain INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    changed_on INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (tenant_id, grain, start, changed_on)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX cohorts_by_change ON cohorts (tenant_id, changed_on);
+
+-- What the platform tells of its nodes.
+ALTER TABLE keyring_nodes ADD COLUMN version TEXT;
+ALTER TABLE keyring_nodes ADD COLUMN started_at INTEGER;
