@@ -152,6 +152,7 @@ impl FromRow for StoredVm {
 }
 
 /// What a sync has to know of a machine that it has not seen.
+#[derive(Clone, Debug)]
 pub struct LiveVm {
     pub id: VmId,
     pub external_id: String,
