@@ -96,8 +96,7 @@ CREATE INDEX vms_by_change ON vms (tenant_id, updated_at, sequence, id);
 CREATE INDEX vms_by_operation ON vms (tenant_id, operation_id) WHERE operation_id IS NOT NULL;
 CREATE INDEX vms_by_region ON vms (tenant_id, provider_id, region, id) WHERE deleted_at IS NULL;
 CREATE INDEX vms_live ON vms (tenant_id, provider_id, region, id) WHERE deleted_at IS NULL AND terminated_at IS NULL;
-CREATE INDEX vms_by_end ON vms (tenant_id, provider_id, region, terminated_at, id)
-    WHERE deleted_at IS NULL AND terminated_at IS NOT NULL;
+CREATE INDEX vms_by_end ON vms (tenant_id, terminated_at, id) WHERE deleted_at IS NULL AND terminated_at IS NOT NULL;
 CREATE INDEX vms_by_deletion ON vms (deleted_at) WHERE deleted_at IS NOT NULL;
 
 -- An order for one machine. What may be a secret of it is sealed, and erased at its end.

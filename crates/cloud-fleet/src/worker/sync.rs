@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clouds::{CloudAdapter, CloudError, CloudErrorKind, Machine, MachinePage};
 use kernel::args;
-use kernel::base::{DAY_MS, HOUR_MS, MINUTE_MS, RecordId, Result, SECOND_MS, Timestamp};
+use kernel::base::{HOUR_MS, MINUTE_MS, RecordId, Result, SECOND_MS, Timestamp};
 
 use super::job::JobContext;
 use super::store::{FAIL_SYNC, REGION_STATE, SAVE_SYNC, SKIP_SYNC, WorkBasis};
@@ -18,7 +18,7 @@ use crate::settings::CloudSettings;
 use crate::vms::VmId;
 use crate::vms::known_accounts::store::{AccountMismatch, find_mismatch, list_known_before};
 use crate::vms::machine_changes::store::{apply_machines, has_usable_id, list_unsaved, mark_gone, mark_missing};
-use crate::vms::store::{ENDED_IN_REGION, LIVE_IN_REGION, LiveVm, StoredVm, forget_listed};
+use crate::vms::store::{LIVE_IN_REGION, LiveVm};
 
 /// Machines that one transaction saves.
 const CHUNK: usize = 100;
@@ -34,9 +34,6 @@ const RATE_RETRIES_MAX: u32 = 5;
 const RATE_WAIT_MAX_MS: i64 = HOUR_MS;
 /// Machines that are read at once.
 const LIVE_ROWS: i64 = 500;
-/// How long a machine that was terminated stays in the list.
-const ENDED_MS: i64 = 30 * DAY_MS;
-const ENDED_ROWS: i64 = 200;
 /// How long a cloud may not show a machine that it has just made.
 const UNLISTED_MAX_MS: i64 = 2 * MINUTE_MS;
 /// The first wait after a sync that failed; it doubles each time.
@@ -396,7 +393,6 @@ impl RegionSync<'_> {
         let (synced, account) = (self.region.to_owned(), self.context.provider.account_id.clone());
         let every = if must_look_on { settings.sync_every_ms.min(RETRY_MS) } else { settings.sync_every_ms };
         let next = now.plus_ms(jitter(self.context, every));
-        let ended_before = now.plus_ms(-ENDED_MS);
         metrics::counter!("cloud_syncs_total", "outcome" => "succeeded").increment(1);
         let saved = self
             .context
@@ -407,9 +403,6 @@ impl RegionSync<'_> {
                 }
                 let id = basis.provider;
                 for region in &basis.regions {
-                    let ended: Vec<StoredVm> =
-                        tx.list(ENDED_IN_REGION, args![id, region, ended_before, ENDED_ROWS]).await?;
-                    forget_listed(tx, ended).await?;
                     // The others are due when somebody asks for them, and skipped then.
                     let due_at = due_at.filter(|_| *region == synced);
                     tx.exec(SAVE_SYNC, args![id, region, next, began, note, account, due_at]).await?;

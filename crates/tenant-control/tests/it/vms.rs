@@ -5,6 +5,7 @@ mod adopted;
 mod copied_tags;
 mod crash;
 mod deadlines;
+mod ended;
 mod gone;
 mod hold;
 mod list;
