@@ -38,6 +38,7 @@ pub const MIGRATIONS: Migrations = migrations! {
     "0022_keyring"
     "0023_clouds"
     "0024_backup"
+    "0025_ended_machines"
     "0026_analytics"
 };
 

@@ -139,6 +139,22 @@ impl StoredProvider {
         is_usable && self.account_id.is_some()
     }
 
+    pub fn check_enabled(&self) -> Result<()> {
+        if self.record.enabled {
+            return Ok(());
+        }
+        Err(Error::conflict("The provider is disabled. Enable it with PUT first."))
+    }
+
+    /// Whether it is enabled, and the cloud has not refused its credentials.
+    pub fn check_usable(&self) -> Result<()> {
+        self.check_enabled()?;
+        if self.record.status != ProviderStatus::Invalid {
+            return Ok(());
+        }
+        Err(Error::conflict("The cloud refuses the credentials of this provider. Replace them with PUT first."))
+    }
+
     /// The credentials, which open only for this provider and version.
     pub fn open_credentials(&self, tenant: TenantId, secrets: &Secrets) -> Result<CloudCredentials> {
         let cell = SEALED_CREDENTIALS.cell_for(tenant, self.record.id, self.credentials_version);
@@ -336,19 +352,9 @@ pub async fn delete_provider(tx: &mut Tx, id: ProviderId, if_match: &IfMatch, fo
 pub async fn request_sync(tx: &mut Tx, id: ProviderId) -> Result<CloudProvider> {
     tx.tick().await?;
     let stored = get_in_tx(tx, id).await?;
-    match stored.record.status {
-        ProviderStatus::Active | ProviderStatus::Degraded | ProviderStatus::Error => {}
-        ProviderStatus::Disabled => return Err(Error::conflict("The provider is disabled. Enable it with PUT first.")),
-        ProviderStatus::Invalid => {
-            return Err(Error::conflict(
-                "The cloud refuses the credentials of this provider. Replace them with PUT first.",
-            ));
-        }
-        ProviderStatus::Unverified | ProviderStatus::Verifying => {
-            return Err(Error::conflict(
-                "The provider is not verified yet. It is synced after its first verification.",
-            ));
-        }
+    stored.check_usable()?;
+    if matches!(stored.record.status, ProviderStatus::Unverified | ProviderStatus::Verifying) {
+        return Err(Error::conflict("The provider is not verified yet. It is synced after its first verification."));
     }
     let now = tx.env().now();
     tx.exec(SCHEDULE_SYNC, args![id, now]).await?;

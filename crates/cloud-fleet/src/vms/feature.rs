@@ -8,8 +8,8 @@ use kernel::store::references::{Referable, Referrer};
 use people::organizations::OrganizationId;
 
 use super::{
-    VM_FAILED, VM_PROVISIONED, VM_STATE_CHANGED, actions, find, forget, known_accounts, machine_changes, provision,
-    routes, settle, store, summary,
+    VM_FAILED, VM_PROVISIONED, VM_STATE_CHANGED, actions, ended, find, forget, known_accounts, machine_changes,
+    provision, routes, settle, store, summary,
 };
 use crate::providers::{self, ProviderId};
 use crate::{repair, worker};
@@ -22,6 +22,7 @@ pub const FEATURE: Feature = Feature {
     operations: routes::mount,
     statements: &[
         store::STATEMENTS,
+        ended::store::STATEMENTS,
         find::store::STATEMENTS,
         forget::store::STATEMENTS,
         known_accounts::store::STATEMENTS,

@@ -7,6 +7,10 @@
 pub mod actions {
     pub mod store;
 }
+/// Machines that have ended leave the list after a while.
+pub mod ended {
+    pub mod store;
+}
 pub mod facts;
 pub mod feature;
 pub mod find;

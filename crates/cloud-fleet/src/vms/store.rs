@@ -59,11 +59,6 @@ kernel::statements! {
         LEFT JOIN vm_operations o ON o.tenant_id = v.tenant_id AND o.id = v.operation_id
         WHERE v.tenant_id = $1 AND v.provider_id = $2 AND v.region = $3 AND v.deleted_at IS NULL AND v.terminated_at IS NULL
         AND v.external_id IS NOT NULL AND v.id > $4 ORDER BY v.id LIMIT $5";
-    ENDED_IN_REGION = kernel::sql![
-        READ,
-        " AND v.provider_id = $2 AND v.region = $3 AND v.deleted_at IS NULL AND v.terminated_at < $4
-        ORDER BY v.terminated_at, v.id LIMIT $5"
-    ];
     INSERT = VmColumns::INSERT;
     UPDATE = VmColumns::UPDATE;
     LIVE_MANAGED = "SELECT name FROM vms WHERE tenant_id = $1 AND provider_id = $2 AND managed AND deleted_at IS NULL
@@ -153,6 +148,7 @@ impl FromRow for StoredVm {
 }
 
 /// What a sync has to know of a machine that it has not seen.
+#[derive(Clone, Debug)]
 pub struct LiveVm {
     pub id: VmId,
     pub external_id: String,

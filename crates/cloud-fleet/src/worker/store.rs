@@ -25,18 +25,17 @@ kernel::statements! {
         DueColumns::SELECT,
         " AND provider_id = $2 AND region = $3 AND next_at <= $4 ORDER BY next_at, id LIMIT $5"
     ];
-    NEXT_OPERATION = "SELECT MIN(next_at) FROM vm_operations WHERE tenant_id = $1 AND provider_id = $2 AND region = $3
-        AND next_at IS NOT NULL";
+    /// With `$4`, only of orders that the cloud may have, and not before nobody could know more of them for so long.
+    NEXT_OPERATION = "SELECT MIN(CASE WHEN COALESCE(submitted_at, accepted_at) + $4 > next_at
+            THEN COALESCE(submitted_at, accepted_at) + $4 ELSE next_at END)
+        FROM vm_operations WHERE tenant_id = $1 AND provider_id = $2 AND region = $3 AND next_at IS NOT NULL
+        AND (status <> 'accepted' OR CAST($4 AS BIGINT) IS NULL)";
     /// Orders that the cloud may have, and of which nobody could know more since this moment.
     LONG_UNKNOWN = kernel::sql![
         DueColumns::SELECT,
         " AND provider_id = $2 AND region = $3 AND next_at <= $4 AND status <> 'accepted'
         AND COALESCE(submitted_at, accepted_at) <= $5 ORDER BY next_at, id LIMIT $6"
     ];
-    NEXT_LONG_UNKNOWN = "SELECT MIN(CASE WHEN next_at > COALESCE(submitted_at, accepted_at) + $4 THEN next_at
-            ELSE COALESCE(submitted_at, accepted_at) + $4 END)
-        FROM vm_operations WHERE tenant_id = $1 AND provider_id = $2 AND region = $3 AND next_at IS NOT NULL
-        AND status <> 'accepted'";
     /// A sync that was asked for meanwhile stays due.
     SAVE_SYNC = "UPDATE cloud_regions SET last_sync_at = $5, last_sync_error = $6, account_id = $7, failures = 0,
             sync_at = CASE WHEN sync_at = $8 THEN $4 ELSE sync_at END
@@ -121,25 +120,23 @@ pub async fn find_sync_at(db: &Db, provider: ProviderId, region: &str) -> Result
     Ok(db.find::<Option<Timestamp>>(SYNC_AT, args![provider, region]).await?.flatten())
 }
 
-/// When an order of the region is to be worked on next. While the provider cannot be worked with, that is when nobody could
-/// look for one for too long.
+/// When an order of the region is to be worked on next.
 pub async fn find_next_operation(db: &Db, stored: &StoredProvider, region: &str) -> Result<Option<Timestamp>> {
-    let id = stored.record.id;
-    if stored.can_make_machines() {
-        return db.get_one(NEXT_OPERATION, args![id, region]).await;
-    }
-    db.get_one(NEXT_LONG_UNKNOWN, args![id, region, UNKNOWN_MAX_MS]).await
+    db.get_one(NEXT_OPERATION, args![stored.record.id, region, unknown_wait_ms(stored)]).await
+}
+
+/// While a provider cannot be worked with, there is something to do for an order only when nobody could look for its machine for
+/// so long. None if it can be.
+fn unknown_wait_ms(stored: &StoredProvider) -> Option<i64> {
+    (!stored.can_make_machines()).then_some(UNKNOWN_MAX_MS)
 }
 
 /// When there is something to do on a lane, as the provider is now.
 pub async fn find_next_due(tx: &mut Tx, provider: ProviderId, region: Option<&str>) -> Result<Option<Timestamp>> {
     let Some(stored) = find_in_tx(tx, provider).await? else { return Ok(None) };
     let Some(region) = region else { return Ok(stored.verify_at.filter(|_| stored.record.enabled)) };
-    let operation: Option<Timestamp> = if stored.can_make_machines() {
-        tx.get_one(NEXT_OPERATION, args![provider, region]).await?
-    } else {
-        tx.get_one(NEXT_LONG_UNKNOWN, args![provider, region, UNKNOWN_MAX_MS]).await?
-    };
+    let wait_ms = unknown_wait_ms(&stored);
+    let operation: Option<Timestamp> = tx.get_one(NEXT_OPERATION, args![provider, region, wait_ms]).await?;
     let sync_at = tx.find::<Option<Timestamp>>(SYNC_AT, args![provider, region]).await?.flatten();
     Ok([sync_at.filter(|_| stored.record.enabled), operation].into_iter().flatten().min())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clouds::{CloudAdapter, CloudError, CloudErrorKind, Machine, MachinePage};
 use kernel::args;
-use kernel::base::{DAY_MS, HOUR_MS, MINUTE_MS, RecordId, Result, SECOND_MS, Timestamp};
+use kernel::base::{HOUR_MS, MINUTE_MS, RecordId, Result, SECOND_MS, Timestamp};
 
 use super::job::JobContext;
 use super::store::{FAIL_SYNC, REGION_STATE, SAVE_SYNC, SKIP_SYNC, WorkBasis};
@@ -18,7 +18,7 @@ use crate::settings::CloudSettings;
 use crate::vms::VmId;
 use crate::vms::known_accounts::store::{AccountMismatch, find_mismatch, list_known_before};
 use crate::vms::machine_changes::store::{apply_machines, has_usable_id, list_unsaved, mark_gone, mark_missing};
-use crate::vms::store::{ENDED_IN_REGION, LIVE_IN_REGION, LiveVm, StoredVm, forget_listed};
+use crate::vms::store::{LIVE_IN_REGION, LiveVm};
 
 /// Machines that one transaction saves.
 const CHUNK: usize = 100;
@@ -34,9 +34,6 @@ const RATE_RETRIES_MAX: u32 = 5;
 const RATE_WAIT_MAX_MS: i64 = HOUR_MS;
 /// Machines that are read at once.
 const LIVE_ROWS: i64 = 500;
-/// How long a machine that was terminated stays in the list.
-const ENDED_MS: i64 = 30 * DAY_MS;
-const ENDED_ROWS: i64 = 200;
 /// How long a cloud may not show a machine that it has just made.
 const UNLISTED_MAX_MS: i64 = 2 * MINUTE_MS;
 /// The first wait after a sync that failed; it doubles each time.
@@ -128,7 +125,7 @@ impl RegionSync<'_> {
             if !self.basis.is_current(self.context.lane.db()).await? {
                 return Ok(SyncStep::Outdated);
             }
-            let page = match self.list_page(cloud, cursor.as_deref()).await {
+            let (asked_at, page) = match self.list_page(cloud, cursor.as_deref()).await {
                 Ok(page) => page,
                 Err(error) => return Ok(SyncStep::Failed(error)),
             };
@@ -148,7 +145,7 @@ impl RegionSync<'_> {
             seen.extend(machines.keys().cloned());
             let machines: Vec<Machine> = machines.into_values().collect();
             for chunk in machines.chunks(CHUNK) {
-                match self.save_chunk(chunk, &mut tagged).await? {
+                match self.save_chunk(chunk, asked_at, &mut tagged).await? {
                     SyncStep::Done => {}
                     step => return Ok(step),
                 }
@@ -204,7 +201,7 @@ impl RegionSync<'_> {
     async fn shows_any(&self, cloud: &dyn CloudAdapter, known: &HashSet<String>) -> Result<bool, CloudError> {
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES_MAX {
-            let page = self.list_page(cloud, cursor.as_deref()).await?;
+            let (_, page) = self.list_page(cloud, cursor.as_deref()).await?;
             if page.machines.iter().any(|machine| known.contains(&machine.external_id)) {
                 return Ok(true);
             }
@@ -216,12 +213,18 @@ impl RegionSync<'_> {
         Ok(false)
     }
 
-    /// One page, asked for again when the cloud says that there were too many requests, and that there may soon be others.
-    async fn list_page(&self, cloud: &dyn CloudAdapter, cursor: Option<&str>) -> Result<MachinePage, CloudError> {
+    /// One page, and when it was asked for: again when the cloud says that there were too many requests, and that there may soon
+    /// be others.
+    async fn list_page(
+        &self,
+        cloud: &dyn CloudAdapter,
+        cursor: Option<&str>,
+    ) -> Result<(Timestamp, MachinePage), CloudError> {
         let mut retries = 0;
         loop {
             let region = Some(self.region).filter(|_| !cloud.lists_all_regions());
-            match cloud.list_machines(region, cursor, self.context.now()).await {
+            let asked_at = self.context.now();
+            match cloud.list_machines(region, cursor, asked_at).await {
                 Err(error) if error.kind == CloudErrorKind::RateLimited && retries < RATE_RETRIES_MAX => {
                     let wait = error.retry_after_ms.unwrap_or(SECOND_MS << retries).max(100);
                     if wait > JOB_WAIT_MAX_MS {
@@ -230,26 +233,31 @@ impl RegionSync<'_> {
                     retries += 1;
                     tokio::time::sleep(Duration::from_millis(wait.unsigned_abs())).await;
                 }
-                answer => return answer,
+                answer => return answer.map(|page| (asked_at, page)),
             }
         }
     }
 
     /// Saves the machines that are new or have changed. New ones with the tag of an order are left for the end.
-    async fn save_chunk(&self, machines: &[Machine], tagged: &mut TaggedMachines) -> Result<SyncStep> {
+    async fn save_chunk(
+        &self,
+        machines: &[Machine],
+        asked_at: Timestamp,
+        tagged: &mut TaggedMachines,
+    ) -> Result<SyncStep> {
         tagged.count_carriers(machines);
         let unsaved = list_unsaved(self.context.lane.db(), self.basis.provider, machines).await?;
         let mut machines = unsaved.changed;
         machines.extend(tagged.take_tagged(unsaved.new));
-        self.save_machines(machines).await
+        self.save_machines(machines, asked_at).await
     }
 
     /// Saves the new machines with the tag of an order.
     async fn save_tagged(&self, tagged: TaggedMachines) -> Result<SyncStep> {
         for chunk in tagged.into_new_machines().chunks(CHUNK) {
-            // One that its order has got meanwhile is as the order has saved it.
+            // One that its order has got since the sync began is as the order has saved it.
             let unsaved = list_unsaved(self.context.lane.db(), self.basis.provider, chunk).await?;
-            match self.save_machines(unsaved.new).await? {
+            match self.save_machines(unsaved.new, self.began).await? {
                 SyncStep::Done => {}
                 step => return Ok(step),
             }
@@ -257,11 +265,11 @@ impl RegionSync<'_> {
         Ok(SyncStep::Done)
     }
 
-    async fn save_machines(&self, machines: Vec<Machine>) -> Result<SyncStep> {
+    async fn save_machines(&self, machines: Vec<Machine>, asked_at: Timestamp) -> Result<SyncStep> {
         if machines.is_empty() {
             return Ok(SyncStep::Done);
         }
-        let (basis, began, now) = (self.basis.clone(), self.began, self.context.now());
+        let basis = self.basis.clone();
         let saved = self
             .context
             .lane
@@ -269,7 +277,7 @@ impl RegionSync<'_> {
                 if !basis.confirm(tx).await? {
                     return Ok(SyncStep::Outdated);
                 }
-                apply_machines(tx, basis.provider, &machines, (began, now)).await?;
+                apply_machines(tx, basis.provider, &machines, asked_at).await?;
                 Ok(SyncStep::Done)
             })
             .await?;
@@ -326,13 +334,12 @@ impl RegionSync<'_> {
 
     /// Before they are looked at one by one: they were not seen by this sync.
     async fn mark_all_missing(&self, missing: &[LiveVm]) -> Result<SyncStep> {
-        let now = self.context.now();
         for chunk in missing.chunks(CHUNK) {
-            let ids: Vec<VmId> = chunk.iter().filter(|vm| vm.missing_since.is_none()).map(|vm| vm.id).collect();
-            if ids.is_empty() {
+            let new: Vec<LiveVm> = chunk.iter().filter(|vm| vm.missing_since.is_none()).cloned().collect();
+            if new.is_empty() {
                 continue;
             }
-            let basis = self.basis.clone();
+            let (basis, began) = (self.basis.clone(), self.began);
             let saved = self
                 .context
                 .lane
@@ -340,8 +347,8 @@ impl RegionSync<'_> {
                     if !basis.confirm(tx).await? {
                         return Ok(SyncStep::Outdated);
                     }
-                    for id in ids {
-                        mark_missing(tx, id, now).await?;
+                    for vm in &new {
+                        mark_missing(tx, vm, began).await?;
                     }
                     Ok(SyncStep::Done)
                 })
@@ -356,12 +363,12 @@ impl RegionSync<'_> {
 
     /// Asks for one machine that the lists do not show: they may lag behind.
     async fn look_at(&self, cloud: &dyn CloudAdapter, missing: &LiveVm) -> Result<SyncStep> {
-        let (id, now, began) = (missing.id, self.context.now(), self.began);
-        let found = match cloud.find_machine(&missing.region, &missing.external_id, now).await {
+        let asked_at = self.context.now();
+        let found = match cloud.find_machine(&missing.region, &missing.external_id, asked_at).await {
             Ok(found) => found,
             Err(error) => return Ok(SyncStep::Failed(error)),
         };
-        let basis = self.basis.clone();
+        let (basis, missed) = (self.basis.clone(), missing.clone());
         let saved = self
             .context
             .lane
@@ -370,8 +377,8 @@ impl RegionSync<'_> {
                     return Ok(SyncStep::Outdated);
                 }
                 match found {
-                    None => mark_gone(tx, id).await?,
-                    Some(machine) => apply_machines(tx, basis.provider, &[machine], (began, now)).await?,
+                    None => mark_gone(tx, &missed, asked_at).await?,
+                    Some(machine) => apply_machines(tx, basis.provider, &[machine], asked_at).await?,
                 }
                 Ok(SyncStep::Done)
             })
@@ -386,7 +393,6 @@ impl RegionSync<'_> {
         let (synced, account) = (self.region.to_owned(), self.context.provider.account_id.clone());
         let every = if must_look_on { settings.sync_every_ms.min(RETRY_MS) } else { settings.sync_every_ms };
         let next = now.plus_ms(jitter(self.context, every));
-        let ended_before = now.plus_ms(-ENDED_MS);
         metrics::counter!("cloud_syncs_total", "outcome" => "succeeded").increment(1);
         let saved = self
             .context
@@ -397,9 +403,6 @@ impl RegionSync<'_> {
                 }
                 let id = basis.provider;
                 for region in &basis.regions {
-                    let ended: Vec<StoredVm> =
-                        tx.list(ENDED_IN_REGION, args![id, region, ended_before, ENDED_ROWS]).await?;
-                    forget_listed(tx, ended).await?;
                     // The others are due when somebody asks for them, and skipped then.
                     let due_at = due_at.filter(|_| *region == synced);
                     tx.exec(SAVE_SYNC, args![id, region, next, began, note, account, due_at]).await?;

@@ -48,7 +48,7 @@ impl InstanceTypes {
             let found = match load_types(client, region, ids, now).await {
                 Ok(found) => found,
                 // These pass. A size that comes and goes with them would be a change of every machine.
-                Err(error) if is_passing(error.kind) => return Err(error),
+                Err(error) if error.kind == CloudErrorKind::Auth || error.kind.is_passing() => return Err(error),
                 Err(_) => BTreeMap::new(),
             };
             let mut known = lock_unpoisoned(&self.0);
@@ -61,10 +61,6 @@ impl InstanceTypes {
         }
         Ok(())
     }
-}
-
-fn is_passing(kind: CloudErrorKind) -> bool {
-    matches!(kind, CloudErrorKind::Auth | CloudErrorKind::RateLimited | CloudErrorKind::Unavailable)
 }
 
 async fn load_types(

@@ -9,7 +9,9 @@ use crate::error::RequestEffect;
 use crate::json::{GIB, MIB, find_amount, find_bytes, find_count, find_text, list_values};
 use crate::rest::{RestClient, read_page_cursor};
 use crate::spec::check_operation_id;
-use crate::{CloudError, CloudErrorKind, Machine, MachineCost, MachinePage, MachineSize, MachineState, OPERATION_TAG};
+use crate::{
+    CloudError, CloudErrorKind, CloudKind, Machine, MachineCost, MachinePage, MachineSize, MachineState, OPERATION_TAG,
+};
 
 /// The most that DigitalOcean gives at once.
 const PAGE_SIZE: &str = "200";
@@ -48,7 +50,7 @@ pub async fn find_droplet(
     external_id: &str,
     now: Timestamp,
 ) -> Result<Option<Machine>, CloudError> {
-    if external_id.is_empty() || external_id.len() > 20 || !external_id.bytes().all(|byte| byte.is_ascii_digit()) {
+    if !CloudKind::Digitalocean.is_machine_id(external_id) {
         return Err(CloudError::invalid("The id of a droplet is a number."));
     }
     let answer = match client.get(&format!("/droplets/{external_id}"), &[], now).await {

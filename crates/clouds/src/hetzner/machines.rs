@@ -10,7 +10,9 @@ use crate::error::RequestEffect;
 use crate::json::{GB, GIB, find_amount, find_bytes, find_count, find_text, find_value, list_values};
 use crate::rest::read_page_cursor;
 use crate::spec::check_operation_id;
-use crate::{CloudError, CloudErrorKind, Machine, MachineCost, MachinePage, MachineSize, MachineState, OPERATION_TAG};
+use crate::{
+    CloudError, CloudErrorKind, CloudKind, Machine, MachineCost, MachinePage, MachineSize, MachineState, OPERATION_TAG,
+};
 
 /// The most that Hetzner gives at once.
 const PAGE_SIZE: &str = "50";
@@ -37,7 +39,7 @@ pub async fn find_server(
     external_id: &str,
     now: Timestamp,
 ) -> Result<Option<Machine>, CloudError> {
-    if external_id.is_empty() || external_id.len() > 20 || !external_id.bytes().all(|byte| byte.is_ascii_digit()) {
+    if !CloudKind::Hetzner.is_machine_id(external_id) {
         return Err(CloudError::invalid("The id of a server at Hetzner is a number."));
     }
     let currency = load_currency(adapter, now).await?;

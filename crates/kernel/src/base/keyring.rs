@@ -51,7 +51,7 @@ impl Keyring {
     }
 
     /// The same keys with another primary; without one, they open and seal nothing. None if it is not among them.
-    pub(super) fn with_primary(&self, id: Option<u32>) -> Option<Keyring> {
+    pub fn with_primary(&self, id: Option<u32>) -> Option<Keyring> {
         let primary_at = match id {
             None => self.primary_at,
             Some(id) => self.keys.iter().position(|key| key.id == id)?,

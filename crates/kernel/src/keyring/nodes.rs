@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use crate::base::{Error, HOUR_MS, MINUTE_MS, Result, Secrets, Timestamp};
+use crate::base::{Error, HOUR_MS, Keyring, MINUTE_MS, Result, Secrets, Timestamp};
 use crate::store::{Db, FromRow, Row, to_json};
 
 crate::statements! {
@@ -69,7 +69,11 @@ impl FromRow for KeyringNode {
 
 /// Saves what a node has, and that it runs.
 pub async fn save_node(system: &Db, name: &NodeName, secrets: &Secrets) -> Result<()> {
-    let keyring = secrets.keyring();
+    save_keyring(system, name, &secrets.keyring()).await
+}
+
+/// Saves what a node has or is about to have, and that it runs.
+pub async fn save_keyring(system: &Db, name: &NodeName, keyring: &Keyring) -> Result<()> {
     let (NodeName { node, host }, key_ids) = (name.clone(), to_json(&keyring.key_ids())?);
     let (primary_id, now) = (i64::from(keyring.primary_id()), system.database_now().await?);
     let stale = now.plus_ms(-STALE_MS);

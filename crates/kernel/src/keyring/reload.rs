@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use super::SealedColumnStatements;
 use super::checks::{list_retired_keys, register_secrets};
-use super::nodes::{NodeName, list_running_nodes, save_node};
-use crate::base::{Code, Result, Secrets, SecretsSource, lock_unpoisoned, run_blocking, sha256};
+use super::nodes::{NodeName, list_running_nodes, save_keyring, save_node};
+use crate::base::{Code, Keyring, Result, Secrets, SecretsSource, lock_unpoisoned, run_blocking, sha256};
 use crate::store::Db;
 
 /// Reads the secrets file again when it has changed. A file that cannot be used changes nothing.
@@ -87,7 +87,7 @@ impl SecretsReloader {
             return Ok(Adoption::Ignored);
         }
         if before.primary_id() != now.primary_id()
-            && let Some(obstacle) = self.announce_primary(system, &changed).await?
+            && let Some(obstacle) = announce_primary(system, &self.name, (&before, &now)).await?
         {
             self.log_obstacle(obstacle);
             return Ok(Adoption::Waits);
@@ -98,21 +98,6 @@ impl SecretsReloader {
         Ok(Adoption::Adopted)
     }
 
-    /// Saves that this node seals with another key before it does, and looks then whether it may: a command that removes the key,
-    /// and a node that starts without it, either see this or are seen. Returns why it must not seal with the key yet.
-    async fn announce_primary(&self, system: &Db, changed: &Secrets) -> Result<Option<String>> {
-        let primary_id = changed.keyring().primary_id();
-        if let Some(obstacle) = find_sealing_obstacle(system, primary_id).await? {
-            return Ok(Some(obstacle));
-        }
-        save_node(system, &self.name, changed).await?;
-        let obstacle = find_sealing_obstacle(system, primary_id).await?;
-        if obstacle.is_some() {
-            save_node(system, &self.name, &self.secrets).await?;
-        }
-        Ok(obstacle)
-    }
-
     fn log_obstacle(&self, obstacle: String) {
         let mut waits_for = lock_unpoisoned(&self.waits_for);
         if waits_for.as_ref() != Some(&obstacle) {
@@ -120,6 +105,26 @@ impl SecretsReloader {
             *waits_for = Some(obstacle);
         }
     }
+}
+
+/// Saves that this node seals with another key before it does, and looks then whether it may: a command that removes the key,
+/// and a node that starts without it, either see this or are seen. Returns why it must not seal with the key yet.
+pub async fn announce_primary(
+    system: &Db,
+    name: &NodeName,
+    (current, changed): (&Keyring, &Keyring),
+) -> Result<Option<String>> {
+    let primary_id = changed.primary_id();
+    if let Some(obstacle) = find_sealing_obstacle(system, primary_id).await? {
+        return Ok(Some(obstacle));
+    }
+    save_keyring(system, name, changed).await?;
+    system.env().faults.check_outside_tx("keyring.primary.announced").await?;
+    let obstacle = find_sealing_obstacle(system, primary_id).await?;
+    if obstacle.is_some() {
+        save_keyring(system, name, current).await?;
+    }
+    Ok(obstacle)
 }
 
 /// Why no node may seal with a key now.

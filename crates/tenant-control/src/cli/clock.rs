@@ -58,7 +58,8 @@
 //! | `sso_domains` | created_at verified_at | stays: only shown; verification does not depend on the time |
 //! | `sla_targets` | updated_at | stays: only shown |
 //! | `ingest_keys` | created_at revoked_at | stays: only shown; revocation does not depend on the time |
-//! | `vms` | first_seen_at last_seen_at missing_since terminated_at deleted_at | stays: only shown, or when it leaves a list |
+//! | `vms` | first_seen_at missing_since terminated_at deleted_at | stays: only shown, or when it leaves a list |
+//! | `vms` | last_seen_at | stays: shown, and in the future nothing is concluded from it |
 //! | `vm_operations` | next_at | now, if beyond the longest wait |
 //! | `cloud_providers` | verify_at | likewise |
 //! | `cloud_regions` | sync_at | likewise |

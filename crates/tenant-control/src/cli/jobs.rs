@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kernel::jobs::{ServerNode, run_every};
 
-use crate::features::{api_keys, devices, fold, pages, posture, webhooks, workflows};
+use crate::features::{api_keys, devices, fold, pages, posture, vms, webhooks, workflows};
 
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
 const CLEAN_EVERY: Duration = Duration::from_mins(10);
@@ -40,6 +40,9 @@ pub async fn run(node: ServerNode, delivery_retention_ms: i64, run_retention_ms:
         }),
         run_every(&node, CLEAN_EVERY, "cleaning the history of workflows", move |node| async move {
             workflows::jobs::clean_history(&node, run_retention_ms).await
+        }),
+        run_every(&node, CLEAN_EVERY, "forgetting ended machines", |node| async move {
+            vms::ended::store::forget_ended_machines(&node).await
         }),
         run_every(&node, MEASURE_EVERY, "measuring the queue of workflows", |node| async move {
             workflows::jobs::measure_queue(&node).await

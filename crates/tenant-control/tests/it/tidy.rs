@@ -295,6 +295,7 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     ("crates/tenant-control/src/cli/keyring.rs", "Cli", 1, "a sealing key seals the values of all tenants"),
     ("crates/people/src/api_keys/jobs.rs", "Jobs", 1, "which keys expire soon, of whichever tenant"),
     ("crates/backups/src/posture/clock/store.rs", "Jobs", 1, "whose backups must be judged, of whichever tenant"),
+    ("crates/cloud-fleet/src/vms/ended/store.rs", "Housekeeping", 1, "which tenants have machines that ended long ago"),
     ("crates/fleet/src/devices/clock/store.rs", "Jobs", 1, "which devices must be looked at, of whichever tenant"),
     ("crates/fleet/src/devices/software/store.rs", "Jobs", 1, "whose software waits to be indexed"),
     ("crates/search/src/synchronizer.rs", "Jobs", 1, "one index has the records of all tenants"),

@@ -5,6 +5,7 @@ mod adopted;
 mod copied_tags;
 mod crash;
 mod deadlines;
+mod ended;
 mod gone;
 mod hold;
 mod list;
@@ -14,6 +15,7 @@ mod needs_attention;
 mod nodes;
 mod order;
 mod organizations;
+mod overtaken;
 mod provision;
 mod refused;
 mod search;
@@ -28,11 +30,11 @@ use kernel::base::MINUTE_MS;
 use serde_json::{Value, json};
 
 use crate::support::clouds::{
-    Asked, CloudStub, Fault, PROVIDERS, Rights, VMS, one_provider, one_vm, open, open_with, operation_status,
+    Asked, CloudStub, Clouds, Fault, PROVIDERS, Rights, VMS, one_provider, one_vm, open, open_with, operation_status,
     order_body, provider_body,
 };
 use crate::support::people::AUDIT;
-use crate::support::{Server, Tenancy, over_http};
+use crate::support::{Server, Setup, Tenancy, over_http};
 use crate::tickets::{id_of, with, without};
 
 /// The kinds of the events of a machine, in their order.
@@ -69,6 +71,16 @@ async fn assert_made_once(server: &Server, tenancy: &Tenancy, stub: &CloudStub, 
 /// Tells what became of an order that needs attention.
 fn settlement(vm: &Value, outcome: &str) -> Value {
     json!({"action": "settle", "id": vm["id"], "outcome": outcome})
+}
+
+/// Says which machine is that of an order.
+fn adoption(vm: &Value, external_id: &str) -> Value {
+    with(&settlement(vm, "adopt"), &json!({"external_id": external_id}))
+}
+
+/// Without syncs but those that a test asks for, so that a machine turns up only when somebody looks for it.
+async fn open_without_syncs(setup: Setup) -> (Server, Clouds) {
+    open_with(setup, |settings| settings.sync_every_ms = 600 * MINUTE_MS).await
 }
 
 over_http! {

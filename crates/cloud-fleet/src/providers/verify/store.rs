@@ -32,9 +32,7 @@ const CALLER_WAITS_MAX: Duration = Duration::from_secs(25);
 /// Asks the cloud for somebody who waits, and saves nothing.
 pub async fn ask_for_caller(app: &App, db: &Db, id: ProviderId) -> Result<VerificationOutcome> {
     let stored = store::get_stored(db, id).await?;
-    if !stored.record.enabled {
-        return Err(Error::conflict("The provider is disabled. Enable it with PUT first."));
-    }
+    stored.check_enabled()?;
     // A cloud that is slow today says nothing of the credentials: the verification in the background, which takes its time, does.
     match tokio::time::timeout(CALLER_WAITS_MAX, ask_cloud(app, db, &stored, true)).await {
         Ok(outcome) => outcome,

@@ -8,7 +8,7 @@ use kernel::base::{Label, Result, Timestamp, check_slug};
 use kernel::store::{Db, Tick, Tx};
 use people::organizations::{self, NamedOrganization, OrganizationId};
 
-use super::super::store::{self, StoredVm};
+use super::super::store::{self, LiveVm, StoredVm};
 use super::super::{ORGANIZATION_TAG, OperationId, OperationStatus, Vm, VmCost, VmDetails, VmId, VmSize};
 use crate::cloud_text::clean_text;
 use crate::providers::ProviderId;
@@ -21,13 +21,15 @@ kernel::statements! {
         WHERE tenant_id = $1 AND id = $2 AND (status IN ('submitting', 'needs_attention') OR (status = 'accepted' AND attempt > 0))";
 }
 
-/// Saves the machines of one page of a sync. Machines that are as they were are not written.
+/// Saves the machines of a page that the cloud was asked for at this moment. Machines that are as they were are not written, and
+/// neither are those that were seen since: an order of the same region may have found out more before the page came.
 pub async fn apply_machines(
     tx: &mut Tx,
     provider: ProviderId,
     machines: &[Machine],
-    (seen_at, now): (Timestamp, Timestamp),
+    asked_at: Timestamp,
 ) -> Result<()> {
+    let now = tx.env().now();
     let ids: Vec<&str> = machines.iter().map(|machine| machine.external_id.as_str()).collect();
     let stored = store::list_by_external_ids(tx, provider, &ids).await?;
     let external_id = |stored: StoredVm| stored.record.details.external_id.clone().map(|id| (id, stored));
@@ -40,12 +42,19 @@ pub async fn apply_machines(
         };
         let organization = find_organization(&organizations, machine, stored.as_ref());
         match stored {
-            Some(stored) => update_machine(tx, stored, machine, organization, seen_at).await.map(drop)?,
+            Some(stored) if was_seen_since(&stored, asked_at, now) => {}
+            Some(stored) => update_machine(tx, stored, machine, organization, asked_at).await.map(drop)?,
             None if machine.state == MachineState::Terminated => {}
-            None => insert_machine(tx, provider, machine, organization, seen_at).await?,
+            None => insert_machine(tx, provider, machine, organization, asked_at).await?,
         }
     }
     Ok(())
+}
+
+/// Whether the machine was seen after a moment, so that what the cloud told then is older than what is stored. A time in the
+/// future is from a clock that ran ahead, and says nothing.
+fn was_seen_since(stored: &StoredVm, at: Timestamp, now: Timestamp) -> bool {
+    stored.record.details.last_seen_at.is_some_and(|seen_at| seen_at > at && seen_at <= now)
 }
 
 fn organization_slugs(machines: &[Machine]) -> Vec<&str> {
@@ -198,9 +207,9 @@ async fn insert_machine(
     store::insert_vm(tx, &stored).await
 }
 
-/// A machine that a whole sync has not found and the cloud does not know any more is gone.
-pub async fn mark_gone(tx: &mut Tx, id: VmId) -> Result<()> {
-    let Some(stored) = store::find_in_tx(tx, id).await? else { return Ok(()) };
+/// A machine that a whole sync has not found, and that the cloud did not know when it was asked at this moment, is gone.
+pub async fn mark_gone(tx: &mut Tx, missed: &LiveVm, asked_at: Timestamp) -> Result<()> {
+    let Some(stored) = find_missed(tx, missed, asked_at).await? else { return Ok(()) };
     let old = CountedVm::new(&stored);
     if old.state == MachineState::Terminated {
         return Ok(());
@@ -213,14 +222,25 @@ pub async fn mark_gone(tx: &mut Tx, id: VmId) -> Result<()> {
     store::save_vm(tx, &old, new).await.map(drop)
 }
 
-/// A machine that a whole sync has not found, and that the cloud may know nevertheless.
-pub async fn mark_missing(tx: &mut Tx, id: VmId, now: Timestamp) -> Result<()> {
-    let Some(mut stored) = store::find_in_tx(tx, id).await? else { return Ok(()) };
+/// A machine that a whole sync since this moment has not found, and that the cloud may know nevertheless.
+pub async fn mark_missing(tx: &mut Tx, missed: &LiveVm, began: Timestamp) -> Result<()> {
+    let Some(mut stored) = find_missed(tx, missed, began).await? else { return Ok(()) };
     if stored.missing_since.is_none() {
-        stored.missing_since = Some(now);
+        stored.missing_since = Some(tx.env().now());
         store::save_observed(tx, &stored).await?;
     }
     Ok(())
+}
+
+/// A machine that was not found, if it still is the one that was looked for and nobody has seen it since. Somebody may have
+/// adopted another machine for its order meanwhile.
+async fn find_missed(tx: &mut Tx, missed: &LiveVm, asked_at: Timestamp) -> Result<Option<StoredVm>> {
+    let now = tx.env().now();
+    let is_missed = |stored: &StoredVm| {
+        stored.record.details.external_id.as_ref() == Some(&missed.external_id)
+            && !was_seen_since(stored, asked_at, now)
+    };
+    Ok(store::find_in_tx(tx, missed.id).await?.filter(is_missed))
 }
 
 /// What a cloud tells is kept within bounds: nobody needs longer texts. A name has those of every name.

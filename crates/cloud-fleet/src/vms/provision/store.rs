@@ -23,7 +23,6 @@ use super::super::{
     VmPreview, VmSize,
 };
 use crate::CLOUD_LANE;
-use crate::providers::ProviderStatus;
 use crate::providers::store::{self as providers, StoredProvider, region_lane};
 
 kernel::statements! {
@@ -161,13 +160,7 @@ fn check_provider(provider: &StoredProvider, input: &VmInput) -> Result<()> {
         let detail = format!("is not a region of this provider, which has {}", provider.record.regions.join(", "));
         return Err(Error::invalid("/region", "unknown_region", detail));
     }
-    match provider.record.status {
-        ProviderStatus::Disabled => Err(Error::conflict("The provider is disabled. Enable it with PUT first.")),
-        ProviderStatus::Invalid => {
-            Err(Error::conflict("The cloud refuses the credentials of this provider. Replace them with PUT first."))
-        }
-        _ => Ok(()),
-    }
+    provider.check_usable()
 }
 
 /// No machine is made in another account than that of the machines known here. Where nobody knows the account yet, the order

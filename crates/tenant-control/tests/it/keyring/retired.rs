@@ -1,8 +1,10 @@
 //! A node that comes back after its primary key was removed: it was frozen, or cut off from the database.
 
+use std::sync::Mutex;
+
 use kernel::base::SECOND_MS;
 use kernel::keyring::checks::{register_secrets, retire_key};
-use kernel::keyring::nodes::{RUNNING_MS, list_running_nodes};
+use kernel::keyring::nodes::{RUNNING_MS, delete_node, list_running_nodes};
 use kernel::keyring::retired::leave_retired_primary;
 
 use super::nodes::{name_of, rewraps, save};
@@ -68,6 +70,31 @@ over_http! {
         assert!(!follow(&b, "b").await);
         b.post(WEBHOOKS).cookie(&scene.acme.admin).json(&body).await.is(201);
         assert!(!usage(&scene.server).await.contains_key(&1));
+    }
+
+    async fn a_substitute_seals_nothing_when_a_node_without_it_starts_at_that_moment(setup: Setup) {
+        let starts: Arc<Mutex<Option<Server>>> = Arc::default();
+        let late = starts.clone();
+        let faults = FaultPoints::new(move |point| {
+            let starting = late.lock().unwrap().take_if(|_| point == "keyring.primary.announced");
+            if let Some(server) = starting {
+                let runtime = tokio::runtime::Handle::current();
+                tokio::task::block_in_place(|| runtime.block_on(save(&server, "late")));
+            }
+            InjectedFault::None
+        });
+        let (scene, b) = with_lost_node(setup.with_faults(faults), |rotation| &rotation.added).await;
+        let a = &scene.server;
+        save(&b, "b").await;
+        *starts.lock().unwrap() = Some(a.node_with_secrets(&scene.rotation.first).await);
+        assert!(follow(&b, "b").await && !follow(&b, "b").await);
+        assert_eq!(sealing(&b), (1, false), "the one that has just started could not open it");
+        assert!(starts.lock().unwrap().is_none());
+        let primary_of_b = async || list_running_nodes(&system(a)).await.unwrap()[1].primary_id;
+        assert_eq!(primary_of_b().await, 1, "what was announced was taken back");
+        delete_node(&system(a), "late").await.unwrap();
+        assert!(follow(&b, "b").await && !follow(&b, "b").await);
+        assert_eq!((sealing(&b), primary_of_b().await), ((2, true), 2));
     }
 
     async fn a_value_that_was_sealed_with_a_removed_key_is_rewrapped_by_the_node_that_has_it(setup: Setup) {

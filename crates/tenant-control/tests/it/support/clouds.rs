@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use cloud_fleet::CLOUD_LANE;
 use cloud_fleet::settings::CloudSettings;
+use cloud_fleet::vms::ended;
 use cloud_fleet::worker::CloudWorker;
 use clouds::CloudEndpoints;
 use kernel::base::DAY_MS;
@@ -120,6 +121,11 @@ impl Server {
             self.cloud_work().await;
         }
         panic!("something of a cloud is due for ever");
+    }
+
+    /// Takes machines off the list that ended long ago, as the job does.
+    pub async fn forget_ended_machines(&self) {
+        ended::store::forget_ended_machines(&self.app).await.expect("the job works");
     }
 
     /// A provider of an account, verified and synced.

@@ -2,11 +2,6 @@
 
 use super::*;
 
-/// Without syncs, so that a machine turns up only when somebody looks for it.
-async fn open_without_syncs(setup: crate::support::Setup) -> (Server, crate::support::clouds::Clouds) {
-    open_with(setup, |settings| settings.sync_every_ms = 600 * MINUTE_MS).await
-}
-
 /// An order at DigitalOcean whose machine nobody could find.
 async fn doubtful(server: &Server, tenancy: &Tenancy, stub: &CloudStub, order: &Value, fault: Fault) -> Value {
     stub.set_hides_tags(true);
@@ -17,10 +12,6 @@ async fn doubtful(server: &Server, tenancy: &Tenancy, stub: &CloudStub, order: &
     let now = server.read_vm(tenancy, &vm).await;
     assert_eq!(operation_status(&now), "needs_attention", "{now:#}");
     now
-}
-
-fn adoption(vm: &Value, external_id: &str) -> Value {
-    with(&settlement(vm, "adopt"), &json!({"external_id": external_id}))
 }
 
 over_http! {

@@ -37,10 +37,6 @@ async fn order_with_copy(server: &Server, tenancy: &Tenancy, stub: &CloudStub, p
     (vm, made.id, copy)
 }
 
-fn adoption(vm: &Value, external_id: &str) -> Value {
-    with(&settlement(vm, "adopt"), &json!({"external_id": external_id}))
-}
-
 over_http! {
     async fn an_order_that_waits_is_not_taken_for_made_because_its_tag_was_copied(setup: Setup) {
         let (server, clouds) = open(setup).await;

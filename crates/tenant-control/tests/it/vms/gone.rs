@@ -1,7 +1,5 @@
 //! A machine is gone after a complete sweep and a look that confirms it, and not before.
 
-use kernel::base::DAY_MS;
-
 use super::*;
 
 /// A provider with machines `a`, `b` and `c`, two on a page, and their ids in the cloud.
@@ -137,30 +135,6 @@ over_http! {
                 assert!(server.read_provider(&acme, &provider).await["last_sync_error"].is_string());
             }
         }
-    }
-
-    async fn a_terminated_machine_leaves_the_list_after_thirty_days(setup: Setup) {
-        let (server, clouds) = open_with(setup, |settings| {
-            (settings.sync_every_ms, settings.verify_every_ms) = (DAY_MS, 100 * DAY_MS);
-        })
-        .await;
-        let acme = server.tenant("acme").await;
-        let stub = &clouds.hetzner;
-        let (provider, [_, b, _]) = three(&server, &acme, stub).await;
-        server.advance(1_000);
-        stub.remove(b);
-        server.sync(&acme, &provider).await;
-        server.cloud_work_for(28 * DAY_MS).await;
-        assert_eq!(states(&server, &acme).await, all(["running", "terminated", "running"]));
-        let gone = server.list_vms(&acme, "state=terminated").await.remove(0);
-        server.cloud_work_for(5 * DAY_MS).await;
-        assert_eq!(server.vm_names(&acme, "").await, ["a", "c"]);
-        server.get(one_vm(&gone)).cookie(&acme.admin).await.problem("not_found");
-        let since = gone["updated_at"].as_str().unwrap();
-        let changes = server.list_vms(&acme, &format!("updated_since={since}")).await;
-        assert_eq!((changes.len(), &changes[0]["id"]), (1, &gone["id"]), "{changes:#?}");
-        assert!(changes[0]["deleted_at"].is_string());
-        assert_eq!(server.kinds_of(&acme, "vm.").await, ["vm.state_changed"], "leaving the list is no change of its state");
     }
 
     async fn a_machine_that_comes_back_is_the_same(setup: Setup) {

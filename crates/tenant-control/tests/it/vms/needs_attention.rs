@@ -19,11 +19,6 @@ async fn doubtful(server: &Server, tenancy: &Tenancy, stub: &CloudStub, fault: F
     (provider, now)
 }
 
-/// Without syncs, so that a machine turns up only when somebody looks for it.
-async fn open_without_syncs(setup: crate::support::Setup) -> (Server, crate::support::clouds::Clouds) {
-    open_with(setup, |settings| settings.sync_every_ms = 600 * MINUTE_MS).await
-}
-
 over_http! {
     async fn where_a_second_request_could_make_a_second_machine_people_decide(setup: Setup) {
         let (server, clouds) = open_without_syncs(setup).await;

@@ -3,7 +3,6 @@
 use kernel::jobs::lanes::LEASE_MS;
 
 use super::*;
-use crate::support::Setup;
 use crate::support::receiver::Gate;
 
 over_http! {

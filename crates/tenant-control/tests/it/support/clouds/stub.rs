@@ -61,7 +61,7 @@ impl CloudStub {
     }
 
     /// The state of a machine that runs.
-    fn running(&self) -> &'static str {
+    pub fn running(&self) -> &'static str {
         if self.is_hetzner() { "running" } else { "active" }
     }
 
