@@ -68,7 +68,7 @@ async fn numbers(caller: Access<Listing>, streamer: Streamer, query: QueryString
     let (db, tenant) = (caller.db(), caller.tenant_id());
     let encoding = match format.as_deref() {
         Some("csv") => RowEncoding::Csv {
-            columns: vec!["number", "text"],
+            columns: vec!["number".into(), "text".into()],
             write: Box::new(|row: &Number, line| {
                 line.push_plain(Some(row.number));
                 line.push_text(&row.text);

@@ -14,7 +14,9 @@ fn lines() -> Vec<(Timestamp, usize, String)> {
     let (_, table) = GUIDE.split_once("| time | ticket | what happens |\n").expect("the table");
     let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
     let cells = rows.map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
-    cells.map(|cells| (at(&format!("2026-11-16T{}:00Z", cells[0])), cells[1].parse().unwrap(), cells[2].to_owned())).collect()
+    cells
+        .map(|cells| (at(&format!("2026-11-16T{}:00Z", cells[0])), cells[1].parse().unwrap(), cells[2].to_owned()))
+        .collect()
 }
 
 /// The first JSON of the guide.

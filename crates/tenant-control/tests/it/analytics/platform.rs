@@ -1,0 +1,66 @@
+//! The figures of all tenants, for platform operators alone.
+
+use kernel::auth::Role;
+use kernel::base::DAY_MS;
+use people::users::NewUser;
+
+use super::*;
+use crate::support::people::KEYS;
+use crate::tickets::make;
+
+async fn operator(server: &Server, tenancy: &Tenancy) -> String {
+    let new = NewUser { email: "op@acme.test".to_owned(), name: None, role: Role::Viewer, platform_operator: true };
+    server.session(&tenancy.tenant, new).await
+}
+
+over_http! {
+    async fn only_a_platform_operator_and_keys_that_they_made_may_read_them(setup: Setup) {
+        let server = open(setup).await;
+        let acme = server.tenant("acme").await;
+        let answer = server.get(PLATFORM).cookie(&acme.admin).await;
+        assert_eq!((answer.status, &answer.json()["required_scope"]), (403, &json!("platform:read")));
+        let all = server.key(&acme, &["*"]).await;
+        server.get(PLATFORM).key(&all.plain).await.is(403);
+        let body = json!({"name": "Key", "scopes": ["platform:read"]});
+        server.post(KEYS).cookie(&acme.admin).json(&body).await.is(403);
+        let operator = operator(&server, &acme).await;
+        server.get(PLATFORM).cookie(&operator).await.is(200);
+    }
+
+    async fn figures_of_all_tenants_add_up(setup: Setup) {
+        let server = open(setup).await;
+        let (acme, globex) = (server.tenant("acme").await, server.tenant("globex").await);
+        let operator = operator(&server, &acme).await;
+        server.go_to(at("2026-01-20T12:00:00Z"));
+        make(&server, &acme, &json!({})).await;
+        server.go_to(at("2026-02-20T12:00:00Z"));
+        for (tenancy, tickets) in [(&acme, 1), (&globex, 3)] {
+            for _ in 0..tickets {
+                make(&server, tenancy, &json!({"priority": "high"})).await;
+            }
+            server.machine(tenancy, "web01", None).await;
+        }
+        kernel::jobs::announce_keys(&server.app, "node-a", &[]).await.unwrap();
+        server.advance(DAY_MS);
+        server.fold().await;
+        let figures = server.get(format!("{PLATFORM}?since=2026-02-20T00:00:00Z&until=2026-02-21T00:00:00Z")).cookie(&operator).await.ok(200);
+        assert_eq!(figures["tenants"], json!({"total": 2, "active": 2}));
+        let tickets = &figures["tickets"]["totals"];
+        assert_eq!((&tickets["created"], &tickets["open"], &tickets["by_priority"]["high"]), (&json!(4), &json!(5), &json!(4)));
+        assert_eq!(tickets.get("by_organization"), None);
+        assert_eq!(figures["api_usage"]["totals"].get("by_key"), None);
+        assert_eq!(figures["api_usage"]["totals"]["by_route"][0]["route"], "POST /api/psa/tickets");
+        let top: Vec<(&str, i64, i64)> = figures["top_tenants"].as_array().unwrap().iter()
+            .map(|row| (row["slug"].as_str().unwrap(), row["tickets"].as_i64().unwrap(), row["devices"].as_i64().unwrap())).collect();
+        assert_eq!(top, [("globex", 3, 1), ("acme", 1, 1)]);
+        assert_eq!(figures["growth"], json!({"tenants": 0.0, "tickets": null, "devices": null}));
+        let node = &figures["nodes"][0];
+        assert_eq!((&node["version"], &node["status"]), (&json!(env!("CARGO_PKG_VERSION")), &json!("lost")), "{figures}");
+        // The month before had one ticket.
+        let figures = server.get(format!("{PLATFORM}?since=2026-01-22T00:00:00Z&until=2026-02-21T00:00:00Z&include=tickets")).cookie(&operator).await.ok(200);
+        assert_eq!(figures["growth"]["tickets"], 300.0);
+        assert_eq!(figures.get("devices"), None);
+        let csv = server.get(format!("{PLATFORM}?format=csv&include=tickets")).cookie(&operator).await;
+        assert_eq!(csv.status, 200);
+    }
+}
