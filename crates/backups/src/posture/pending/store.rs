@@ -96,19 +96,7 @@ pub async fn apply_pending(db: &Db) -> Result<bool> {
     if next.is_empty() {
         return Ok(false);
     }
-    db.write(async move |tx| {
-        let mut update = PostureUpdate::begin(tx).await?;
-        let mut rows = BATCH_ROWS;
-        while rows > 0 {
-            let done = apply_some(tx, &mut update, rows).await?;
-            if done == 0 {
-                break;
-            }
-            rows -= done;
-        }
-        update.save(tx).await
-    })
-    .await?;
+    db.write(async move |tx| apply_rows(tx).await).await?;
     Ok(true)
 }
 
@@ -133,6 +121,11 @@ pub async fn apply_before_read(db: &Db) {
 /// Notes a change of policy of the tenant (`""`), an organization or a device, and does the first part of it at once.
 pub async fn apply_policy(tx: &mut Tx, owner: &str) -> Result<()> {
     tx.exec(INSERT, args![PendingKind::Policy.as_str(), owner]).await?;
+    apply_rows(tx).await
+}
+
+/// Does what is pending first, as much as one transaction may.
+async fn apply_rows(tx: &mut Tx) -> Result<()> {
     let mut update = PostureUpdate::begin(tx).await?;
     let mut rows = BATCH_ROWS;
     while rows > 0 {
@@ -201,20 +194,24 @@ async fn sweep_policy(
     position: &str,
     rows: i64,
 ) -> Result<SweepEnd> {
-    let devices: Vec<DeviceId> = if owner.is_empty() {
-        tx.list(ALL_AFTER, args![position, rows]).await?
+    let (devices, end) = if owner.is_empty() {
+        let devices: Vec<DeviceId> = tx.list(ALL_AFTER, args![position, rows]).await?;
+        let end = SweepEnd::new(&devices, rows);
+        (devices, end)
     } else if let Ok(organization) = owner.parse::<OrganizationId>() {
         refresh_organization(tx, update, organization).await?;
-        tx.list(OF_ORGANIZATION_AFTER, args![organization, position, rows]).await?
+        let devices: Vec<DeviceId> = tx.list(OF_ORGANIZATION_AFTER, args![organization, position, rows]).await?;
+        let end = SweepEnd::new(&devices, rows);
+        (devices, end)
     } else {
-        owner.parse().into_iter().collect()
+        (owner.parse().into_iter().collect(), SweepEnd { rows: 1, last: None })
     };
-    for id in &devices {
-        if let Some(stored) = PostureUpdate::find_stored(tx, *id).await? {
-            update.update_device(tx, &stored.to_inventory(*id), Some(stored), None).await?;
+    for id in devices {
+        if let Some(stored) = PostureUpdate::find_stored(tx, id).await? {
+            update.update_device(tx, &stored.to_inventory(id), Some(stored), None).await?;
         }
     }
-    Ok(SweepEnd::new(&devices, if owner.parse::<DeviceId>().is_ok() { rows + 1 } else { rows }))
+    Ok(end)
 }
 
 async fn sweep_postures(tx: &mut Tx, update: &mut PostureUpdate, position: &str, rows: i64) -> Result<SweepEnd> {
