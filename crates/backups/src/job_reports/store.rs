@@ -13,7 +13,8 @@ use super::input::{DeclaredRun, Evidence, JobReport};
 use super::{AcceptedReport, BACKUP_JOB_FAILED, JobOutcome, JobReason, JobRun, JobRunId, Tool};
 use crate::posture::pending::store::{find_inventory_device, find_namesakes};
 use crate::posture::record::RunFacts;
-use crate::posture::store::{InventoryDevice, PostureUpdate};
+use crate::posture::rows::InventoryDevice;
+use crate::posture::store::PostureUpdate;
 use crate::posture::{JobKind, RunStatus};
 use crate::runs::store::{RunRow, insert_run};
 
@@ -158,6 +159,7 @@ pub async fn save_report(db: &Db, reach: IngestReach, judged: JudgedReport) -> R
             status,
             started_at: run.started_at,
             ended_at: run.ended_at,
+            received_at: now,
             target: &run.target,
             size_bytes: run.outcome.size_bytes,
             has_found_errors,
