@@ -3,12 +3,13 @@
 
 use std::path::Path;
 
+use ::backups::posture::rows::{DeviceColumns, PostureColumns};
+use ::backups::runs::store::RunColumns;
 use kernel::base::Env;
 use kernel::store::Value;
 use rusqlite::{Connection, Statement, params};
 use tokio::sync::{mpsc, oneshot};
 
-use super::rows::{DeviceColumns, PostureColumns, RunColumns};
 use crate::bare_sqlite::{GROUP_MAX, LAST_TICK, QUEUE_MAX, SET_CLOCK, SETTINGS};
 use crate::harness::Outcome;
 

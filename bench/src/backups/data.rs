@@ -8,12 +8,12 @@ use ::backups::policy::{
     BackupPolicy, BackupSchedule, BackupTarget, DeviceClass, PolicyLevel, PolicySource, TargetMedia, TargetType,
     resolve_policy,
 };
-use ::backups::posture::device::{DeviceShare, JudgedDevice, judge_device};
-use ::backups::posture::organization::{
-    DAYS_SHOWN, Grades, OrganizationRecord, earliest, find_zone, judge_organization,
-};
+use ::backups::posture::device::{JudgedDevice, judge_device};
+use ::backups::posture::organization::{DAYS_SHOWN, OrganizationRecord, earliest, find_zone, judge_organization};
 use ::backups::posture::record::{DeviceRecord, FailureCount, RunFacts, min_time};
-use ::backups::posture::{Finding, Health, JobKind, RunStatus};
+use ::backups::posture::rows::StoredPosture;
+use ::backups::posture::share::DeviceShare;
+use ::backups::posture::{Finding, JobKind, RunStatus};
 use kernel::base::{DAY_MS, Env, HOUR_MS, MINUTE_MS, Timestamp};
 use tenant_control::features::devices::{DeviceId, Type};
 use tenant_control::features::organizations::OrganizationId;
@@ -80,6 +80,7 @@ pub struct Machine {
     pub record: DeviceRecord,
     pub share: DeviceShare,
     pub findings: Vec<Finding>,
+    pub failures: i64,
     pub next_at: Option<Timestamp>,
 }
 
@@ -89,9 +90,7 @@ pub struct Customer {
     pub level: PolicyLevel,
     policy: BackupPolicy,
     minute: i64,
-    pub record: OrganizationRecord,
-    pub grades: Grades,
-    pub next_at: Option<Timestamp>,
+    pub posture: StoredPosture,
 }
 
 /// The job of all backups.
@@ -127,6 +126,7 @@ impl Run {
             status: self.status,
             started_at: self.started_at,
             ended_at: self.ended_at,
+            received_at: self.ended_at,
             target: self.target,
             size_bytes: is_backup.then_some(self.size_bytes),
             has_found_errors: false,
@@ -182,9 +182,10 @@ impl Customer {
             level,
             policy,
             minute,
-            record: OrganizationRecord { zone: "UTC".to_owned(), ..OrganizationRecord::default() },
-            grades: Grades { protection: Health::Unknown, recoverability: Health::Unknown },
-            next_at: None,
+            posture: StoredPosture {
+                record: OrganizationRecord { zone: "UTC".to_owned(), ..OrganizationRecord::default() },
+                ..StoredPosture::default()
+            },
         }
     }
 
@@ -214,9 +215,9 @@ impl Customer {
             for machine in &mut self.machines {
                 for run in machine.runs_of(night, nights_ago) {
                     add_run(&mut machine.record, &run);
-                    note_run(&mut self.record, &run);
+                    note_run(&mut self.posture.record, &run);
                     if run.kind == JobKind::Backup && nights_ago < 2 {
-                        self.record.count_run(run.status, run.ended_at, 1, &zone, end);
+                        self.posture.record.count_run(run.status, run.ended_at, 1, &zone, end);
                     } else if run.kind == JobKind::Backup {
                         counts[usize::from(run.status == RunStatus::Failed)].1 += 1;
                     }
@@ -225,7 +226,7 @@ impl Customer {
             // No night goes beyond midnight, so the older ones, which count by days alone, are counted at once.
             for (status, runs) in counts.into_iter().filter(|(_, runs)| *runs > 0) {
                 if usize::try_from(nights_ago).is_ok_and(|nights| nights <= DAYS_SHOWN) {
-                    self.record.count_day(status, night, runs, &zone, end);
+                    self.posture.record.count_day(status, night, runs, &zone, end);
                 }
             }
         }
@@ -238,8 +239,8 @@ impl Customer {
     /// A device reports one more run at `now`.
     pub fn report(&mut self, place: usize, run: &Run, now: Timestamp) {
         add_run(&mut self.machines[place].record, run);
-        note_run(&mut self.record, run);
-        self.record.count_run(run.status, run.ended_at, 1, &find_zone("UTC"), now);
+        note_run(&mut self.posture.record, run);
+        self.posture.record.count_run(run.status, run.ended_at, 1, &find_zone("UTC"), now);
         self.judge_machine(place, now);
         self.judge(now);
     }
@@ -258,20 +259,22 @@ impl Customer {
             class: machine.class,
             is_excluded: false,
             known_since: machine.known_since,
+            first_report_at: self.posture.record.first_report_at,
             is_disabled: false,
         };
         let judgement = judge_device(&machine.record, judged, &self.policy, now);
-        self.record.sums.add(&machine.share, -1);
-        self.record.sums.add(&judgement.share, 1);
-        (machine.share, machine.findings) = (judgement.share, judgement.findings);
+        self.posture.record.sums.add(&machine.share, -1);
+        self.posture.record.sums.add(&judgement.share, 1);
+        (machine.share, machine.findings, machine.failures) = (judgement.share, judgement.findings, judgement.failures);
         machine.next_at = earliest(judgement.next_at, closes_at);
     }
 
     fn judge(&mut self, now: Timestamp) {
-        let judgement = judge_organization(&self.record, &self.policy, now);
-        (self.record.findings, self.record.judged) = (judgement.findings, judgement.shown);
-        self.next_at = earliest(judgement.next_at, self.record.window_ends_at);
-        self.grades = judgement.grades;
+        let StoredPosture { grades, record, next_at } = &mut self.posture;
+        let judgement = judge_organization(record, &self.policy, now);
+        (record.findings, record.judged) = (judgement.findings, judgement.shown);
+        *next_at = earliest(judgement.next_at, record.window_ends_at);
+        *grades = judgement.grades;
     }
 }
 
@@ -285,8 +288,11 @@ fn add_run(record: &mut DeviceRecord, run: &Run) {
 /// What an organization knows of a run beside its number.
 fn note_run(record: &mut OrganizationRecord, run: &Run) {
     match run.kind {
-        JobKind::Backup if run.status.is_success() => {
-            record.first_success_at = min_time(record.first_success_at, run.ended_at);
+        JobKind::Backup => {
+            record.first_report_at = min_time(record.first_report_at, run.ended_at);
+            if run.status.is_success() {
+                record.first_success_at = min_time(record.first_success_at, run.ended_at);
+            }
         }
         JobKind::Verify => record.verified_at = record.verified_at.max(Some(run.ended_at)),
         _ => {}
@@ -319,6 +325,7 @@ impl Machine {
             record: DeviceRecord::default(),
             share: DeviceShare::default(),
             findings: Vec::new(),
+            failures: 0,
             next_at: None,
         }
     }

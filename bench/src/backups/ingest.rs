@@ -105,9 +105,9 @@ fn make_reports(loaded: &mut Loaded, first: usize, count: usize, total: usize) -
         let external_id = format!("{}-{}-{n}", machine.hostname(), run.target);
         made.requests.push(request(&loaded.ingest_key, &external_id, &machine.id.to_string(), &run));
         made.rows.push(ReportRows {
-            run: run_row(JobRunId::new_at(&env, now), external_id, (machine.id, customer.id), &run)?,
+            run: run_row(JobRunId::new_at(&env, now), &external_id, (machine.id, customer.id), &run)?,
             device: device_row(machine, customer.id)?,
-            posture: posture_row(customer.id, customer.grades, &customer.record, customer.next_at)?,
+            posture: posture_row(customer)?,
         });
     }
     Ok(made)

@@ -6,16 +6,20 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use ::backups::config::BackupConfigId;
+use ::backups::config::store::{ConfigColumns, StoredLevel};
+use ::backups::config::{BackupConfigId, ConfigOwner};
 use ::backups::job_reports::JobRunId;
+use ::backups::policy::PolicyLevel;
+use ::backups::posture::rows::{DeviceColumns, PostureColumns};
+use ::backups::runs::store::RunColumns;
 use kernel::base::{DAY_MS, Env, Timestamp};
-use kernel::store::{Value, to_json};
+use kernel::store::Value;
 use rusqlite::{Connection, Statement, params};
 use tenant_control::features::devices::{DeviceRecordColumns, Platform, StoredDevice};
 use tenant_control::features::inventory::blank_device;
 
 use super::data::{Customer, Machine, Plan, make_customers, tenant_level};
-use super::rows::{ConfigColumns, DeviceColumns, PostureColumns, RunColumns, device_row, posture_row, run_row};
+use super::rows::{device_row, posture_row, run_row};
 use crate::harness::Outcome;
 use crate::inventory::agent::IngestKey;
 use crate::server::{Server, admin, make_tenant};
@@ -104,19 +108,18 @@ impl Loaded {
     fn insert_customers(&self, connection: &Connection) -> Outcome {
         let (env, known_since) = (Env::default(), self.end.plus_ms(-365 * DAY_MS));
         let mut config = self.prepare(connection, ConfigColumns::INSERT)?;
-        let mut insert_config = |owner: &str, level: &str, policy: String| {
-            let columns = ConfigColumns {
-                owner_id: owner.into(),
-                id: BackupConfigId::new_at(&env, known_since).into(),
-                level: level.into(),
-                policy: policy.into(),
-                version: 1_i64.into(),
-                created_at: known_since.into(),
-                updated_at: known_since.into(),
+        let mut insert_config = |owner: ConfigOwner, policy: PolicyLevel| {
+            let level = StoredLevel {
+                id: BackupConfigId::new_at(&env, known_since),
+                level: owner.level(),
+                policy,
+                version: 1,
+                created_at: known_since,
+                updated_at: known_since,
             };
-            insert(&mut config, &columns.into_vec())
+            insert(&mut config, &level.to_values(&owner.to_key())?)
         };
-        insert_config("", "tenant", to_json(&tenant_level())?)?;
+        insert_config(ConfigOwner::Tenant, tenant_level())?;
         let mut posture = self.prepare(connection, PostureColumns::INSERT)?;
         let mut device = self.prepare(connection, DeviceColumns::INSERT)?;
         let mut inventory = self.prepare(connection, DeviceRecordColumns::INSERT)?;
@@ -125,9 +128,8 @@ impl Loaded {
         for (n, customer) in self.customers.iter().enumerate() {
             let id = customer.id.to_string();
             connection.execute(ORGANIZATION, params![self.tenant, id, i64::try_from(n)?, known_since.as_millis()])?;
-            insert_config(&id, "organization", to_json(&customer.level)?)?;
-            let row = posture_row(customer.id, customer.grades, &customer.record, customer.next_at)?;
-            insert(&mut posture, &row)?;
+            insert_config(ConfigOwner::Organization(customer.id), customer.level.clone())?;
+            insert(&mut posture, &posture_row(customer)?)?;
             for machine in &customer.machines {
                 insert(&mut inventory, &inventory_row(customer, machine)?)?;
                 let lists = ["[]"; 4].map(Value::from);
@@ -148,7 +150,7 @@ impl Loaded {
                 for run in customer.runs_of(machine, plan, self.end, nights_ago) {
                     let id = JobRunId::new_at(&env, run.ended_at);
                     let external_id = format!("{}-{}-{}", machine.hostname(), run.target, run.ended_at.as_millis());
-                    insert(&mut statement, &run_row(id, external_id, (machine.id, customer.id), &run)?)?;
+                    insert(&mut statement, &run_row(id, &external_id, (machine.id, customer.id), &run)?)?;
                     reports += 1;
                 }
             }

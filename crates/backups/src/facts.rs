@@ -6,7 +6,7 @@ use figures::cells::{
 };
 use kernel::base::Timestamp;
 
-use crate::posture::organization::ShareSums;
+use crate::posture::share::ShareCounts;
 use crate::posture::{JobKind, RunStatus};
 
 /// The fact of a run that is added (`1`) or taken away (`-1`), at its end: a report that comes late counts where it belongs.
@@ -25,7 +25,7 @@ pub fn run_fact(kind: JobKind, status: RunStatus, ended_at: Timestamp, by: i64) 
 }
 
 /// The fact of a change of what the devices of an organization add up to.
-pub fn coverage_fact(before: &ShareSums, after: &ShareSums, at: Timestamp) -> Fact {
+pub fn coverage_fact(before: ShareCounts, after: ShareCounts, at: Timestamp) -> Fact {
     let mut fact = Fact::new(at.as_millis());
     fact.add_count(DEVICES_IN_SCOPE, after.in_scope - before.in_scope);
     fact.add_count(DEVICES_PROTECTED, after.protected - before.protected);

@@ -1,6 +1,13 @@
+use std::cell::Cell;
 use std::fmt::Write as _;
 
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny};
+
 use super::{assert_is_well_formed, codes, judge};
+use crate::documents::for_each_document;
+use crate::lines::split_lines;
+use crate::loose::LooseField;
 use crate::{BackupTool, JobKind, RunStatus, ToolOutput, judge_run};
 
 /// Every tool and kind, with the text as each of the streams. Returns nothing: it must not panic, and end soon.
@@ -90,7 +97,7 @@ fn random_pieces_of_real_output_are_judged() {
 }
 
 #[test]
-fn large_output_is_judged_in_one_pass() {
+fn large_output_of_any_shape_is_judged() {
     const BYTES: usize = 1 << 16;
     for piece in [
         "{",
@@ -116,6 +123,43 @@ fn large_output_is_judged_in_one_pass() {
             assert_is_well_formed(&judge(tool, JobKind::Backup, 1, &text, &text));
         }
     }
+}
+
+thread_local! {
+    static TRIALS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A document of which every trial to read one is counted.
+struct CountedDocument;
+
+impl<'de> Deserialize<'de> for CountedDocument {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        TRIALS.set(TRIALS.get() + 1);
+        IgnoredAny::deserialize(deserializer).map(|_| CountedDocument)
+    }
+}
+
+/// How often something that begins like a document is read to the end of a stream, in vain.
+fn count_trials(stream: &str) -> usize {
+    TRIALS.set(0);
+    for_each_document(stream, |_: CountedDocument| {});
+    TRIALS.get()
+}
+
+#[test]
+fn documents_that_do_not_end_are_tried_as_often_in_a_long_stream_as_in_a_short_one() {
+    for piece in ["{\n", "{\"a\":[\n", "{\"archive\":{\"stats\":{\n"] {
+        let trials = count_trials(&piece.repeat(1_000));
+        assert!((1..=5).contains(&trials), "{piece:?}: {trials}");
+        assert_eq!(count_trials(&piece.repeat(4_000)), trials, "{piece:?}");
+    }
+}
+
+#[test]
+fn of_very_many_lines_as_many_are_read_as_of_four_times_as_many() {
+    let count = |lines: usize| split_lines(&"x\n".repeat(lines)).count();
+    let read = count(300_000);
+    assert!(read < 300_000 && read == count(1_200_000), "{read}");
 }
 
 #[test]
@@ -148,11 +192,13 @@ fn a_snapshot_id_is_plain() {
 }
 
 #[test]
-fn a_list_of_a_million_names_takes_no_memory_of_its_own() {
+fn of_a_list_of_names_nothing_is_kept() {
     let mut names = String::new();
     for number in 0..50_000 {
         write!(names, "\"f{number}\",").unwrap();
     }
-    let stdout = format!(r#"{{"message_type":"summary","snapshot_id":"9135341f","current_files":[{names}"z"]}}"#);
+    let list = format!("[{names}\"z\"]");
+    assert!(matches!(serde_json::from_str(&list).unwrap(), LooseField::Absent));
+    let stdout = format!(r#"{{"message_type":"summary","snapshot_id":"9135341f","current_files":{list}}}"#);
     assert_eq!(judge(BackupTool::Restic, JobKind::Backup, 0, &stdout, "").status, RunStatus::Success);
 }

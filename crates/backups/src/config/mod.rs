@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::policy::{BackupPolicy, PolicyLevel, PolicySources};
+use crate::policy::{BackupPolicy, PolicyLevel, PolicySource, PolicySources};
 
 pub const BACKUP_CONFIG_UPDATED: EventKind<UpdatedBackupConfig> = EventKind::new(
     "backup.config.updated",
@@ -35,6 +35,16 @@ kernel::string_enum! {
     /// Whom a policy is of.
     #[schema(as = BackupConfigLevel)]
     pub enum ConfigLevel { Tenant "tenant", Organization "organization", Device "device" }
+}
+
+impl From<ConfigLevel> for PolicySource {
+    fn from(level: ConfigLevel) -> Self {
+        match level {
+            ConfigLevel::Tenant => PolicySource::Tenant,
+            ConfigLevel::Organization => PolicySource::Organization,
+            ConfigLevel::Device => PolicySource::Device,
+        }
+    }
 }
 
 /// Whom a request is about.

@@ -3,40 +3,44 @@
 use fleet::devices::{DEVICES, DeviceId};
 use kernel::args;
 use kernel::audit::{self, NewAuditEntry, changed_fields};
-use kernel::base::{Error, Result, Timestamp};
+use kernel::base::{Error, Result, StringEnum, Timestamp};
 use kernel::events;
 use kernel::http::IfMatch;
 use kernel::store::references::{self, RecordReference};
-use kernel::store::{Db, FromRow, Row, Tx, from_json, to_json};
-use people::organizations::OrganizationId;
+use kernel::store::{Db, FromRow, Row, Tx, Value, from_json, to_json};
 
 use super::input::{BackupConfigInput, conflict_errors};
 use super::{
-    BACKUP_CONFIG_UPDATED, BackupConfig, BackupConfigChanges, BackupConfigId, ConfigOwner, UpdatedBackupConfig,
+    BACKUP_CONFIG_UPDATED, BackupConfig, BackupConfigChanges, BackupConfigId, ConfigLevel, ConfigOwner,
+    UpdatedBackupConfig,
 };
 use crate::policy::{PolicyLevel, PolicySource, find_conflicts, resolve_policy};
 use crate::posture::pending::store::apply_policy;
 
 kernel::columns! {
     /// All columns of a level.
-    struct ConfigColumns in "backup_configs" by owner_id { owner_id, id, level, policy, version, created_at, updated_at }
+    pub struct ConfigColumns in "backup_configs" by owner_id { owner_id, id, level, policy, version, created_at, updated_at }
 }
 
 kernel::statements! {
-    GET = kernel::sql![ConfigColumns::SELECT, " AND owner_id = $2"];
+    /// The levels of the tenant, an organization and a device, each by its owner.
+    LEVELS = kernel::sql![ConfigColumns::SELECT, " AND owner_id IN ($2, $3, $4) ORDER BY owner_id LIMIT 3"];
     INSERT = ConfigColumns::INSERT;
     UPDATE = ConfigColumns::UPDATE;
-    ORGANIZATION = "SELECT id FROM organizations WHERE tenant_id = $1 AND id = $2";
-    DEVICE = "SELECT organization_id FROM devices WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL";
+    /// The organization whose level an owner inherits from.
+    OF_TENANT = "SELECT CAST(NULL AS TEXT) FROM tenants WHERE id = $1 AND CAST($2 AS TEXT) = ''";
+    OF_ORGANIZATION = "SELECT id FROM organizations WHERE tenant_id = $1 AND id = $2";
+    OF_DEVICE = "SELECT organization_id FROM devices WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL";
 }
 
 /// A level as it is stored.
-struct StoredLevel {
-    id: BackupConfigId,
-    policy: PolicyLevel,
-    version: i64,
-    created_at: Timestamp,
-    updated_at: Timestamp,
+pub struct StoredLevel {
+    pub id: BackupConfigId,
+    pub level: ConfigLevel,
+    pub policy: PolicyLevel,
+    pub version: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 impl FromRow for StoredLevel {
@@ -44,76 +48,58 @@ impl FromRow for StoredLevel {
         const AT: ConfigColumns<usize> = ConfigColumns::AT;
         Ok(kernel::read_record!(row, ConfigColumns => StoredLevel {
             id, version, created_at, updated_at;
+            level: ConfigLevel::from_stored(&row.get::<String>(AT.level)?)?,
             policy: from_json(&row.get::<String>(AT.policy)?)?,
         }))
     }
 }
 
-/// The levels that make the policy of an owner, the own one last.
-struct OwnerLevels {
-    tenant: Option<StoredLevel>,
-    organization: Option<StoredLevel>,
-    device: Option<StoredLevel>,
+impl StoredLevel {
+    /// The row of an owner: see [`ConfigOwner::to_key`].
+    pub fn to_values(&self, owner: &str) -> Result<Vec<Value>> {
+        let columns = ConfigColumns {
+            owner_id: owner.into(),
+            id: self.id.into(),
+            level: self.level.as_str().into(),
+            policy: to_json(&self.policy)?.into(),
+            version: self.version.into(),
+            created_at: self.created_at.into(),
+            updated_at: self.updated_at.into(),
+        };
+        Ok(columns.into_vec())
+    }
 }
 
 /// The policy of an owner. An unknown organization or device is not found.
 pub async fn read_config(db: &Db, owner: ConfigOwner) -> Result<BackupConfig> {
-    let organization: Option<OrganizationId> = match owner {
-        ConfigOwner::Tenant => None,
-        ConfigOwner::Organization(id) => Some(db.get_one(ORGANIZATION, args![id]).await?),
-        ConfigOwner::Device(id) => {
-            let (organization,) = db.get_one(DEVICE, args![id]).await?;
-            organization
-        }
-    };
-    let tenant = db.find(GET, args![""]).await?;
-    let organization = match organization {
-        Some(id) => db.find(GET, args![id.to_string()]).await?,
-        None => None,
-    };
-    let device = match owner {
-        ConfigOwner::Device(id) => db.find(GET, args![id.to_string()]).await?,
-        _ => None,
-    };
-    Ok(build_config(owner, OwnerLevels { tenant, organization, device }))
+    let key = owner.to_key();
+    let (organization,): (Option<String>,) = db.get_one(find_organization(owner), args![key]).await?;
+    let levels = db.list(LEVELS, args!["", organization.unwrap_or_default(), key]).await?;
+    Ok(build_config(owner, levels))
 }
 
 /// The same within a transaction.
 async fn get_config(tx: &mut Tx, owner: ConfigOwner) -> Result<BackupConfig> {
-    let organization: Option<OrganizationId> = match owner {
-        ConfigOwner::Tenant => None,
-        ConfigOwner::Organization(id) => Some(tx.get_one(ORGANIZATION, args![id]).await?),
-        ConfigOwner::Device(id) => {
-            let (organization,) = tx.get_one(DEVICE, args![id]).await?;
-            organization
-        }
-    };
-    let tenant = tx.find(GET, args![""]).await?;
-    let organization = match organization {
-        Some(id) => tx.find(GET, args![id.to_string()]).await?,
-        None => None,
-    };
-    let device = match owner {
-        ConfigOwner::Device(id) => tx.find(GET, args![id.to_string()]).await?,
-        _ => None,
-    };
-    Ok(build_config(owner, OwnerLevels { tenant, organization, device }))
+    let key = owner.to_key();
+    let (organization,): (Option<String>,) = tx.get_one(find_organization(owner), args![key]).await?;
+    let levels = tx.list(LEVELS, args!["", organization.unwrap_or_default(), key]).await?;
+    Ok(build_config(owner, levels))
 }
 
-fn build_config(owner: ConfigOwner, stored: OwnerLevels) -> BackupConfig {
-    let levels = [
-        (PolicySource::Tenant, &stored.tenant),
-        (PolicySource::Organization, &stored.organization),
-        (PolicySource::Device, &stored.device),
-    ];
-    let levels: Vec<_> =
-        levels.into_iter().filter_map(|(source, level)| level.as_ref().map(|level| (source, &level.policy))).collect();
+fn find_organization(owner: ConfigOwner) -> &'static str {
+    match owner {
+        ConfigOwner::Tenant => OF_TENANT,
+        ConfigOwner::Organization(_) => OF_ORGANIZATION,
+        ConfigOwner::Device(_) => OF_DEVICE,
+    }
+}
+
+fn build_config(owner: ConfigOwner, mut stored: Vec<StoredLevel>) -> BackupConfig {
+    // From the tenant down.
+    stored.sort_by_key(|one| one.level as usize);
+    let levels: Vec<_> = stored.iter().map(|one| (PolicySource::from(one.level), &one.policy)).collect();
     let (effective, sources) = resolve_policy(&levels);
-    let own = match owner {
-        ConfigOwner::Tenant => stored.tenant,
-        ConfigOwner::Organization(_) => stored.organization,
-        ConfigOwner::Device(_) => stored.device,
-    };
+    let own = stored.into_iter().find(|one| one.level == owner.level());
     BackupConfig {
         id: own.as_ref().map(|own| own.id),
         level: owner.level(),
@@ -145,16 +131,15 @@ pub async fn replace_config(
     if set == before.set {
         return Ok(before);
     }
-    let values = ConfigColumns {
-        owner_id: key.as_str().into(),
-        id: before.id.unwrap_or_else(|| BackupConfigId::new(tx.env())).into(),
-        level: kernel::base::StringEnum::as_str(owner.level()).into(),
-        policy: to_json(&set)?.into(),
-        version: (before.version + 1).into(),
-        created_at: before.created_at.unwrap_or(at).into(),
-        updated_at: at.into(),
+    let stored = StoredLevel {
+        id: before.id.unwrap_or_else(|| BackupConfigId::new(tx.env())),
+        level: owner.level(),
+        policy: set,
+        version: before.version + 1,
+        created_at: before.created_at.unwrap_or(at),
+        updated_at: at,
     };
-    tx.defer_exec(if before.version == 0 { INSERT } else { UPDATE }, values.into_vec()).await?;
+    tx.defer_exec(if before.version == 0 { INSERT } else { UPDATE }, stored.to_values(&key)?).await?;
     let after = get_config(tx, owner).await?;
     let conflicts = find_conflicts(&after.effective, &after.set);
     if !conflicts.is_empty() {

@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use crate::posture::{JobKind, RunStatus};
 
 pub const BACKUP_JOB_FAILED: EventKind<JobRun> =
-    EventKind::new("backup.job.failed", "A job reported that it failed. `reasons` says why.");
+    EventKind::new("backup.job.failed", "A job reported that it failed, at most 7 days ago. `reasons` says why.");
 
 pub type JobRunId = Id<JobRun>;
 

@@ -4,7 +4,7 @@ use backup_reports::{BackupTool, JudgedRun, RunReason, ToolOutput, judge_run};
 use fleet::devices::DeviceId;
 use fleet::ingest_keys::{self, IngestReach};
 use kernel::args;
-use kernel::base::{Error, RecordId, Result, StringEnum};
+use kernel::base::{DAY_MS, Error, RecordId, Result, StringEnum};
 use kernel::events;
 use kernel::store::{Db, Tx, from_json, to_json};
 use people::organizations::OrganizationId;
@@ -13,7 +13,8 @@ use super::input::{DeclaredRun, Evidence, JobReport};
 use super::{AcceptedReport, BACKUP_JOB_FAILED, JobOutcome, JobReason, JobRun, JobRunId, Tool};
 use crate::posture::pending::store::{find_inventory_device, find_namesakes};
 use crate::posture::record::RunFacts;
-use crate::posture::store::{InventoryDevice, PostureUpdate};
+use crate::posture::rows::InventoryDevice;
+use crate::posture::store::PostureUpdate;
 use crate::posture::{JobKind, RunStatus};
 use crate::runs::store::{RunRow, insert_run};
 
@@ -23,6 +24,9 @@ kernel::statements! {
     CLEAN = "DELETE FROM backup_runs WHERE (tenant_id, id) IN
         (SELECT r.tenant_id, r.id FROM backup_runs r WHERE r.received_at < $1 ORDER BY r.received_at LIMIT $2)";
 }
+
+/// A run that failed longer ago is history, which somebody imports: nobody is to be woken for each of its failures.
+const ALARM_MS_MAX: i64 = 7 * DAY_MS;
 
 /// A report with the verdict on it.
 pub struct JudgedReport {
@@ -155,6 +159,7 @@ pub async fn save_report(db: &Db, reach: IngestReach, judged: JudgedReport) -> R
             status,
             started_at: run.started_at,
             ended_at: run.ended_at,
+            received_at: now,
             target: &run.target,
             size_bytes: run.outcome.size_bytes,
             has_found_errors,
@@ -162,7 +167,7 @@ pub async fn save_report(db: &Db, reach: IngestReach, judged: JudgedReport) -> R
         };
         let stored = PostureUpdate::find_stored(tx, device.id).await?;
         update.update_device(tx, &device, stored, Some(&facts)).await?;
-        if status == RunStatus::Failed {
+        if status == RunStatus::Failed && run.ended_at >= now.plus_ms(-ALARM_MS_MAX) {
             events::publish(tx, &BACKUP_JOB_FAILED, device.id, &run).await?;
         }
         update.save(tx).await?;

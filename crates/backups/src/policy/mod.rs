@@ -255,6 +255,11 @@ impl BackupPolicy {
         self.verification.restore_test_every_days.map(|days| days * DAY_MS)
     }
 
+    /// Whether backups on a target matter: where no targets are named, all do.
+    pub fn uses_target(&self, name: &str) -> bool {
+        self.targets.is_empty() || self.targets.iter().any(|target| target.name == name)
+    }
+
     pub fn excludes_device(&self, id: DeviceId) -> bool {
         self.excluded_devices.iter().any(|excluded| excluded.id == id)
     }

@@ -1,13 +1,15 @@
 //! How well devices and organizations are backed up.
 //!
 //! `record` is what is known of a device by its runs, `device` judges it by that, `organization` an organization by what its
-//! devices add up to, and `windows` says which scheduled runs were missed: rules without a database. `store` keeps what is known,
-//! and applies changes to it; `shown` is an organization as the API shows it; `clock` does what time alone changes, `pending`
+//! devices add up to (`share`), and `windows` says which scheduled runs were missed: rules without a database. `store` keeps
+//! what is known (in `rows`), and applies changes to it; `shown` is an organization as the API shows it; `clock` does what time alone changes, `pending`
 //! what other features and policies change.
 
 pub mod device;
 pub mod organization;
 pub mod record;
+pub mod rows;
+pub mod share;
 pub mod shown;
 pub mod store;
 pub mod windows;
@@ -70,9 +72,9 @@ kernel::string_enum! {
         MissedRun "missed_run",
         /// The policy has switched backups off.
         Disabled "disabled",
-        /// The backups were not verified in time.
+        /// The backups were not verified in time, or the newest verification of a target failed without finding errors.
         VerificationOverdue "verification_overdue",
-        /// Nothing was restored as a test in time.
+        /// Nothing was restored as a test in time, or the newest restore test failed.
         RestoreTestOverdue "restore_test_overdue",
         /// There are fewer than three copies of everything, the original included.
         TooFewCopies "too_few_copies",
@@ -107,7 +109,8 @@ pub struct Reason {
     pub device_id: Option<DeviceId>,
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
-    /// Of `failures` and `never_succeeded`: the job that failed last, its target, and why it failed. Of `errors_found`: where.
+    /// Of `failures` and `never_succeeded`, and of `verification_overdue` and `restore_test_overdue` where one failed: the job
+    /// that failed last, its target, and why it failed. Of `errors_found`: where.
     #[schema(required)]
     pub detail: Option<String>,
 }

@@ -6,8 +6,9 @@ use kernel::base::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::device::{Age, DeviceShare, Moments};
-use super::record::min_time;
+use super::device::{Age, Moments};
+use super::record::{FailedRun, later_of, min_time};
+use super::share::{ShareCounts, ShareSums};
 use super::{Finding, Health, ReasonCode, RunCounts, RunStatus, Severity};
 use crate::policy::{BackupPolicy, TargetMedia};
 
@@ -31,9 +32,14 @@ pub struct OrganizationRecord {
     pub days: BTreeMap<String, RunCounts>,
     /// The time zone of the days.
     pub zone: String,
+    /// When the first report of a backup came that is of a device in scope: silence is counted from then on.
+    pub first_report_at: Option<Timestamp>,
     pub first_success_at: Option<Timestamp>,
     pub verified_at: Option<Timestamp>,
     pub restore_tested_at: Option<Timestamp>,
+    /// The newest restore test that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restore_failed: Option<FailedRun>,
     /// The reasons of the organization as a whole.
     pub findings: Vec<Finding>,
     /// What is shown of how it was judged.
@@ -48,63 +54,6 @@ pub struct ShownJudgement {
     pub verify_every_days: Option<i64>,
     pub restore_test_every_days: Option<i64>,
     pub is_restore_test_overdue: bool,
-}
-
-/// Sums of what devices add.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ShareSums {
-    pub total: i64,
-    pub in_scope: i64,
-    pub protected: i64,
-    pub never_succeeded: i64,
-    pub reported: i64,
-    pub silent_unknown: i64,
-    pub silent_warning: i64,
-    pub silent_critical: i64,
-    pub protection_unknown: i64,
-    pub protection_warning: i64,
-    pub protection_critical: i64,
-    pub recovery_warning: i64,
-    pub recovery_critical: i64,
-    pub verified: i64,
-    pub verification_overdue: i64,
-    pub size_bytes: i64,
-    pub targets: BTreeMap<String, i64>,
-}
-
-impl ShareSums {
-    /// Adds what a device adds (`1`), or takes it away (`-1`).
-    pub fn add(&mut self, share: &DeviceShare, by: i64) {
-        macro_rules! add {
-            ($($field:ident),+) => { $(self.$field += by * share.$field;)+ };
-        }
-        add!(
-            total,
-            in_scope,
-            protected,
-            never_succeeded,
-            reported,
-            silent_unknown,
-            silent_warning,
-            silent_critical,
-            protection_unknown,
-            protection_warning,
-            protection_critical,
-            recovery_warning,
-            recovery_critical,
-            verified,
-            verification_overdue,
-            size_bytes
-        );
-        for target in &share.targets {
-            let devices = self.targets.entry(target.clone()).or_insert(0);
-            *devices += by;
-            if *devices <= 0 {
-                self.targets.remove(target);
-            }
-        }
-    }
 }
 
 impl OrganizationRecord {
@@ -149,8 +98,11 @@ impl OrganizationRecord {
 
     /// Brings times back that lie in the future. The runs of the last 24 hours, and the days, are counted anew.
     pub fn clamp_times(&mut self, now: Timestamp) {
-        let times = [&mut self.first_success_at, &mut self.verified_at, &mut self.restore_tested_at];
-        for time in times.into_iter().flatten().chain(self.findings.iter_mut().map(|finding| &mut finding.since)) {
+        let times =
+            [&mut self.first_report_at, &mut self.first_success_at, &mut self.verified_at, &mut self.restore_tested_at];
+        let of_failed = self.restore_failed.iter_mut().map(|failed| &mut failed.at);
+        let of_findings = self.findings.iter_mut().map(|finding| &mut finding.since);
+        for time in times.into_iter().flatten().chain(of_failed).chain(of_findings) {
             *time = (*time).min(now);
         }
         (self.window, self.window_from, self.window_ends_at) = (RunCounts::default(), None, None);
@@ -203,13 +155,13 @@ pub fn find_zone(name: &str) -> jiff::tz::TimeZone {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = BackupRule32110)]
 pub struct Rule32110 {
-    /// The original, and each target of the policy that has a fresh backup of every device in scope.
+    /// The original, and each target of the policy that has a fresh backup of every device in scope that is switched on.
     pub copies: i64,
     /// Kinds of media among them; the original is on `disk`.
     pub media: i64,
     pub offsite: bool,
     pub immutable: bool,
-    /// Every device in scope was verified in time, without errors.
+    /// Every device in scope that is switched on was verified in time, without errors.
     pub zero_errors: bool,
 }
 
@@ -242,7 +194,7 @@ const MEDIA_MIN: i64 = 2;
 
 /// Judges an organization by its own policy. A reason that was there before keeps the time since when.
 pub fn judge_organization(record: &OrganizationRecord, policy: &BackupPolicy, now: Timestamp) -> OrganizationJudgement {
-    let sums = &record.sums;
+    let (sums, counts) = (&record.sums, &record.sums.counts);
     let mut judgement = OrganizationJudgement {
         shown: ShownJudgement {
             rule: apply_rule(sums, policy),
@@ -254,37 +206,32 @@ pub fn judge_organization(record: &OrganizationRecord, policy: &BackupPolicy, no
         findings: Vec::new(),
         next_at: None,
     };
-    let since_known =
-        |code: ReasonCode| record.findings.iter().find(|known| known.code == code).map(|known| known.since);
-    let mut add = |code, severity, since: Option<Timestamp>| {
-        let since = since.or_else(|| since_known(code)).unwrap_or(now);
+    let mut add = |code, severity| {
+        let known = record.findings.iter().find(|known| known.code == code);
+        let since = known.map_or(now, |known| known.since);
         judgement.findings.push(Finding { code, severity, since, detail: None });
     };
     if !policy.enabled {
-        add(ReasonCode::Disabled, Severity::Unknown, None);
-        if sums.reported > 0 {
+        add(ReasonCode::Disabled, Severity::Unknown);
+        if counts.reported > 0 {
             // Devices whose own policy is switched on are judged all the same.
             judgement.grades = Grades {
-                protection: protection_grade(sums).max(Health::Unknown),
-                recoverability: grade(sums.recovery_critical, sums.recovery_warning, 1),
+                protection: protection_grade(counts).max(Health::Unknown),
+                recoverability: grade(counts.recovery_critical, counts.recovery_warning, 1),
             };
         }
         return judgement;
     }
-    if sums.reported == 0 {
-        if sums.in_scope > 0 {
-            add(ReasonCode::NeverReported, Severity::Unknown, None);
+    if counts.reported == 0 {
+        if counts.in_scope > 0 {
+            add(ReasonCode::NeverReported, Severity::Unknown);
         }
         return judgement;
     }
-    let mut moments = Moments::new(now);
-    let mut is_overdue = false;
-    if let (Some(every_ms), Some(since)) =
-        (policy.restore_test_every_ms(), record.restore_tested_at.or(record.first_success_at))
-        && moments.grade_age(since, every_ms) != Age::Fresh
-    {
-        is_overdue = true;
-        add(ReasonCode::RestoreTestOverdue, Severity::Warning, Some(since.plus_ms(every_ms)));
+    if counts.judged() == 0 {
+        // All are switched off one by one: nobody expects copies, and nobody knows what is there.
+        judgement.grades.protection = protection_grade(counts);
+        return judgement;
     }
     // A policy that names no targets says nothing of copies: that is unknown, not bad.
     let severity = if policy.targets.is_empty() { Severity::Unknown } else { Severity::Warning };
@@ -296,28 +243,50 @@ pub fn judge_organization(record: &OrganizationRecord, policy: &BackupPolicy, no
         (ReasonCode::NoImmutable, !rule.immutable),
     ];
     for (code, _) in lacks.into_iter().filter(|(_, lacks)| *lacks) {
-        add(code, severity, None);
+        add(code, severity);
     }
-    judgement.shown.is_restore_test_overdue = is_overdue;
+    let mut moments = Moments::new(now);
+    let overdue = judge_restore_test(record, policy, &mut moments);
+    judgement.shown.is_restore_test_overdue = overdue.is_some();
+    judgement.findings.extend(overdue);
     judgement.next_at = moments.next;
-    judgement.grades =
-        Grades { protection: protection_grade(sums), recoverability: recoverability_grade(sums, &judgement.findings) };
+    judgement.grades = Grades {
+        protection: protection_grade(counts),
+        recoverability: recoverability_grade(counts, &judgement.findings),
+    };
     judgement
 }
 
-fn protection_grade(sums: &ShareSums) -> Health {
+/// The restore test is overdue if none was done in time, or if the newest failed.
+fn judge_restore_test(record: &OrganizationRecord, policy: &BackupPolicy, moments: &mut Moments) -> Option<Finding> {
+    let failed = record.restore_failed.as_ref().filter(|failed| Some(failed.at) > record.restore_tested_at);
+    let mut since = failed.map(|failed| failed.at);
+    if let (Some(every_ms), Some(tested_at)) =
+        (policy.restore_test_every_ms(), record.restore_tested_at.or(record.first_success_at))
+    {
+        // A history that is imported is not overdue at once: it is waited for from the first report on.
+        let from = later_of(tested_at, record.first_report_at);
+        if moments.grade_age(from, every_ms) != Age::Fresh {
+            since = min_time(since, from.plus_ms(every_ms));
+        }
+    }
+    let detail = failed.map(|failed| failed.detail.clone());
+    since.map(|since| Finding { code: ReasonCode::RestoreTestOverdue, severity: Severity::Warning, since, detail })
+}
+
+fn protection_grade(counts: &ShareCounts) -> Health {
     grade(
-        sums.protection_critical + sums.silent_critical,
-        sums.protection_warning + sums.silent_warning,
-        sums.protection_unknown + sums.silent_unknown,
+        counts.protection_critical + counts.silent_critical,
+        counts.protection_warning + counts.silent_warning,
+        counts.protection_unknown + counts.silent_unknown,
     )
 }
 
-fn recoverability_grade(sums: &ShareSums, findings: &[Finding]) -> Health {
+fn recoverability_grade(counts: &ShareCounts, findings: &[Finding]) -> Health {
     // Nothing can be recovered of what was never backed up.
-    let unknown = i64::from(sums.never_succeeded == sums.in_scope);
+    let unknown = i64::from(counts.never_succeeded == counts.in_scope);
     let own = findings.iter().map(|finding| Health::from(finding.severity)).max().unwrap_or(Health::Ok);
-    own.max(grade(sums.recovery_critical, sums.recovery_warning, unknown))
+    own.max(grade(counts.recovery_critical, counts.recovery_warning, unknown))
 }
 
 fn grade(critical: i64, warning: i64, unknown: i64) -> Health {
@@ -330,8 +299,8 @@ fn grade(critical: i64, warning: i64, unknown: i64) -> Health {
 }
 
 fn apply_rule(sums: &ShareSums, policy: &BackupPolicy) -> Rule32110 {
-    let counts =
-        |name: &str| sums.in_scope > 0 && sums.targets.get(name).is_some_and(|devices| *devices == sums.in_scope);
+    let judged = sums.counts.judged();
+    let counts = |name: &str| judged > 0 && sums.targets.get(name).is_some_and(|devices| *devices == judged);
     let counting: Vec<_> = policy.targets.iter().filter(|target| counts(&target.name)).collect();
     let media: BTreeSet<TargetMedia> = counting.iter().map(|target| target.media).chain([TargetMedia::Disk]).collect();
     Rule32110 {
@@ -339,7 +308,7 @@ fn apply_rule(sums: &ShareSums, policy: &BackupPolicy) -> Rule32110 {
         media: media.len() as i64,
         offsite: counting.iter().any(|target| target.offsite),
         immutable: counting.iter().any(|target| target.immutable),
-        zero_errors: sums.in_scope > 0 && sums.verified == sums.in_scope,
+        zero_errors: judged > 0 && sums.counts.verified == judged,
     }
 }
 

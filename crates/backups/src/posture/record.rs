@@ -6,6 +6,7 @@ use kernel::base::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{JobKind, RunStatus};
+use crate::policy::BackupPolicy;
 
 /// Targets that are known of one device, and jobs that fail. A device that names more than this is the fault of a script.
 const NAMES_MAX: usize = 20;
@@ -14,6 +15,8 @@ const FAILURE_CHARS_MAX: usize = 300;
 /// A job that failed and did not run again is forgotten then: it was renamed, or is not there any more. A monthly job is
 /// remembered until it runs next.
 pub const JOB_MEMORY_MS: i64 = 35 * kernel::base::DAY_MS;
+/// Eight petabytes. Tools may print any number; what the devices of a tenant add up to has to fit into one as well.
+const SIZE_BYTES_MAX: i64 = 9_000_000_000_000_000;
 
 /// What is known of the backups of a device, whatever the order in which its reports came.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,12 +26,14 @@ pub struct DeviceRecord {
     pub first_run_at: Option<Timestamp>,
     pub last_run_at: Option<Timestamp>,
     pub last_run_started_at: Option<Timestamp>,
+    /// When the first of them was received: an imported history is older.
+    pub first_received_at: Option<Timestamp>,
     pub first_success_at: Option<Timestamp>,
     pub last_success_at: Option<Timestamp>,
     /// Jobs whose newest backups failed. The success of another job, or on another target, says nothing of them.
     pub failing: Vec<FailingJob>,
-    /// Bytes that the newest successful backup protects.
-    pub size_bytes: Option<i64>,
+    /// What the newest successful backups protect that say so, by job and target.
+    pub sizes: Vec<JobSize>,
     /// The newest success on each target.
     pub targets: BTreeMap<String, Timestamp>,
     /// The newest verification that was good, of whichever target, and what was verified on each.
@@ -55,29 +60,52 @@ pub struct FailingJob {
     pub detail: String,
 }
 
-impl FailingJob {
-    fn describe(&self) -> String {
-        let FailingJob { job, target, detail, .. } = self;
-        if detail.is_empty() { format!("{job} on {target}") } else { format!("{job} on {target}: {detail}") }
+/// Bytes that the newest backup of a job on a target protects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSize {
+    pub job: String,
+    pub target: String,
+    pub at: Timestamp,
+    pub size_bytes: i64,
+}
+
+/// A run that failed. The greater of two is the newer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FailedRun {
+    pub at: Timestamp,
+    /// Its job, its target, and why it failed.
+    pub detail: String,
+}
+
+impl FailedRun {
+    pub fn new(run: &RunFacts<'_>) -> Self {
+        FailedRun { at: run.ended_at, detail: describe_failed(run.job, run.target, &cut_failure(run.failure)) }
     }
 }
 
-/// When a target was verified last, and when errors were found there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// When a target was verified last, when errors were found there, and the newest verification that failed without finding any.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Verification {
     pub verified_at: Option<Timestamp>,
     pub errors_found_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<FailedRun>,
 }
 
 impl Verification {
     /// When errors were found, unless it was good since.
-    fn damaged_at(self) -> Option<Timestamp> {
+    fn damaged_at(&self) -> Option<Timestamp> {
         self.errors_found_at.filter(|_| self.errors_found_at >= self.verified_at)
     }
 
-    fn newest_at(self) -> Option<Timestamp> {
-        self.verified_at.max(self.errors_found_at)
+    /// The newest, if it failed; damage says more.
+    fn failed_check(&self) -> Option<&FailedRun> {
+        self.failed.as_ref().filter(|failed| Some(failed.at) > self.verified_at && self.damaged_at().is_none())
+    }
+
+    fn newest_at(&self) -> Option<Timestamp> {
+        self.verified_at.max(self.errors_found_at).max(self.failed.as_ref().map(|failed| failed.at))
     }
 }
 
@@ -89,6 +117,7 @@ pub struct RunFacts<'a> {
     pub status: RunStatus,
     pub started_at: Timestamp,
     pub ended_at: Timestamp,
+    pub received_at: Timestamp,
     pub target: &'a str,
     pub size_bytes: Option<i64>,
     /// Whether a verification failed because what is stored is damaged.
@@ -123,20 +152,51 @@ impl DeviceRecord {
     fn add_backup(&mut self, run: &RunFacts<'_>) -> FailureCount {
         let ended_at = Some(run.ended_at);
         self.first_run_at = min_time(self.first_run_at, run.ended_at);
-        if self.last_run_at <= ended_at {
+        self.first_received_at = min_time(self.first_received_at, run.received_at);
+        if self.last_run_at < ended_at {
             (self.last_run_at, self.last_run_started_at) = (ended_at, Some(run.started_at));
+        } else if self.last_run_at == ended_at {
+            // Of two that ended together the longer, whichever came first.
+            self.last_run_started_at = min_time(self.last_run_started_at, run.started_at);
         }
         if run.status.is_success() {
             self.first_success_at = min_time(self.first_success_at, run.ended_at);
             let on_target = self.targets.entry(run.target.to_owned()).or_insert(run.ended_at);
             *on_target = (*on_target).max(run.ended_at);
             forget_oldest(&mut self.targets, |at| *at);
-            if self.last_success_at <= ended_at {
-                self.last_success_at = ended_at;
-                self.size_bytes = run.size_bytes.or(self.size_bytes);
-            }
+            self.last_success_at = self.last_success_at.max(ended_at);
+            self.add_size(run);
         }
         self.add_to_job(run)
+    }
+
+    fn add_size(&mut self, run: &RunFacts<'_>) {
+        if let Some(size_bytes) = run.size_bytes {
+            let newest = (run.ended_at, size_bytes.min(SIZE_BYTES_MAX));
+            match self.sizes.iter_mut().find(|known| known.job == run.job && known.target == run.target) {
+                // Of two that ended together the larger, whichever came first.
+                Some(known) => (known.at, known.size_bytes) = (known.at, known.size_bytes).max(newest),
+                None => self.sizes.push(JobSize {
+                    job: run.job.to_owned(),
+                    target: run.target.to_owned(),
+                    at: newest.0,
+                    size_bytes: newest.1,
+                }),
+            }
+        }
+        // Beside a job that goes on, one that does not was renamed, or is not there any more.
+        let last_success_at = self.last_success_at;
+        self.sizes.retain(|known| Some(known.at.plus_ms(JOB_MEMORY_MS)) >= last_success_at);
+        if self.sizes.len() > NAMES_MAX
+            && let Some(oldest) = (0..self.sizes.len()).min_by_key(|at| self.sizes[*at].at)
+        {
+            self.sizes.remove(oldest);
+        }
+    }
+
+    /// Bytes that the newest backups of all jobs protect.
+    pub fn size_bytes(&self) -> i64 {
+        self.sizes.iter().map(|known| known.size_bytes).sum::<i64>().min(SIZE_BYTES_MAX)
     }
 
     fn add_to_job(&mut self, run: &RunFacts<'_>) -> FailureCount {
@@ -155,9 +215,8 @@ impl DeviceRecord {
             }
         } else if run.ended_at >= known.since {
             known.failures += 1;
-            if known.last_at <= run.ended_at {
-                (known.last_at, known.detail) = (run.ended_at, cut_failure(run.failure));
-            }
+            let newest = (run.ended_at, cut_failure(run.failure));
+            (known.last_at, known.detail) = newest.max((known.last_at, std::mem::take(&mut known.detail)));
         } else {
             return FailureCount::IsFirst { until: known.since };
         }
@@ -199,27 +258,16 @@ impl DeviceRecord {
         self.failing.retain(|known| known.last_at.plus_ms(JOB_MEMORY_MS) >= now);
     }
 
-    /// Failed backups in a row, of the job that has the most.
-    pub fn failures(&self) -> i64 {
-        self.failing.iter().map(|known| known.failures).max().unwrap_or(0)
-    }
-
-    /// Why the newest backup of those that fail did.
-    pub fn describe_failure(&self) -> Option<String> {
-        self.failing.iter().max_by_key(|known| known.last_at).map(FailingJob::describe)
-    }
-
     fn add_verification(&mut self, run: &RunFacts<'_>) {
-        if !run.status.is_success() && !run.has_found_errors {
-            return;
-        }
         let ended_at = Some(run.ended_at);
         let of_target = self.verifications.entry(run.target.to_owned()).or_default();
         if run.status.is_success() {
             of_target.verified_at = of_target.verified_at.max(ended_at);
             self.verified_at = self.verified_at.max(ended_at);
-        } else {
+        } else if run.has_found_errors {
             of_target.errors_found_at = of_target.errors_found_at.max(ended_at);
+        } else {
+            of_target.failed = of_target.failed.take().max(Some(FailedRun::new(run)));
         }
         // Those that are damaged last.
         forget_oldest(&mut self.verifications, |of_target| (of_target.damaged_at(), of_target.newest_at()));
@@ -231,6 +279,7 @@ impl DeviceRecord {
             &mut self.first_run_at,
             &mut self.last_run_at,
             &mut self.last_run_started_at,
+            &mut self.first_received_at,
             &mut self.first_success_at,
             &mut self.last_success_at,
             &mut self.verified_at,
@@ -241,9 +290,13 @@ impl DeviceRecord {
         let of_verifications =
             self.verifications.values_mut().flat_map(|one| [&mut one.verified_at, &mut one.errors_found_at]);
         let of_jobs = self.failing.iter_mut().flat_map(|one| [&mut one.since, &mut one.last_at]);
+        let of_sizes = self.sizes.iter_mut().map(|one| &mut one.at);
         let times = times.into_iter().chain(of_verifications).flatten();
-        for time in times.chain(self.targets.values_mut()).chain(of_jobs) {
+        for time in times.chain(self.targets.values_mut()).chain(of_jobs).chain(of_sizes) {
             *time = (*time).min(now);
+        }
+        for failed in self.verifications.values_mut().filter_map(|one| one.failed.as_mut()) {
+            failed.at = failed.at.min(now);
         }
     }
 
@@ -252,6 +305,22 @@ impl DeviceRecord {
         let all = self.verifications.iter();
         all.filter_map(|(target, verified)| verified.damaged_at().map(|since| (target.as_str(), since)))
     }
+
+    /// The newest verifications of targets of the policy, where those failed for another reason than damage.
+    pub fn failed_checks(&self, policy: &BackupPolicy) -> impl Iterator<Item = &FailedRun> {
+        let all = self.verifications.iter().filter(|(target, _)| policy.uses_target(target));
+        all.filter_map(|(_, verified)| verified.failed_check())
+    }
+}
+
+/// Of the jobs that fail, the one that did last, and why.
+pub fn newest_failure<'a>(failing: impl IntoIterator<Item = &'a FailingJob>) -> Option<String> {
+    let newest = failing.into_iter().max_by_key(|known| (known.last_at, &known.job, &known.target));
+    newest.map(|known| describe_failed(&known.job, &known.target, &known.detail))
+}
+
+fn describe_failed(job: &str, target: &str, why: &str) -> String {
+    if why.is_empty() { format!("{job} on {target}") } else { format!("{job} on {target}: {why}") }
 }
 
 fn cut_failure(detail: &str) -> String {
@@ -271,4 +340,8 @@ fn forget_oldest<T, K: Ord>(named: &mut BTreeMap<String, T>, age_of: impl Fn(&T)
 
 pub fn min_time(known: Option<Timestamp>, at: Timestamp) -> Option<Timestamp> {
     Some(known.map_or(at, |known| known.min(at)))
+}
+
+pub fn later_of(at: Timestamp, other: Option<Timestamp>) -> Timestamp {
+    other.map_or(at, |other| at.max(other))
 }

@@ -8,37 +8,22 @@ use jiff::tz::TimeZone;
 use kernel::args;
 use kernel::base::{RecordId, Result, StringEnum, Timestamp};
 use kernel::events;
-use kernel::store::{FactRetention, FromRow, Row, Tx, Value, to_json};
+use kernel::store::{FactRetention, Tx};
 use people::organizations::OrganizationId;
 
-use super::device::{DeviceShare, JudgedDevice, judge_device};
+use super::device::{JudgedDevice, judge_device};
 use super::missed::store::{ScheduledDevice, judge_schedule, list_covered};
-use super::organization::{
-    DAY_WINDOW_MS, Grades, OrganizationRecord, earliest, find_zone, judge_organization, zone_of,
-};
-use super::record::{DeviceRecord, FailureCount, RunFacts, min_time};
+use super::organization::{DAY_WINDOW_MS, OrganizationRecord, earliest, find_zone, judge_organization, zone_of};
+use super::pending::store::enqueue_sweep;
+use super::record::{DeviceRecord, FailedRun, FailureCount, RunFacts, min_time};
+use super::rows::{DeviceColumns, InventoryDevice, PostureColumns, StoredDevice, StoredPosture};
+use super::share::DeviceShare;
 use super::shown::BACKUP_POSTURE_CHANGED;
 use super::shown::store::get_posture;
-use super::{Finding, Health, JobKind, RunStatus};
+use super::{JobKind, RunStatus};
 use crate::facts::coverage_fact;
+use crate::policy::BackupPolicy;
 use crate::policy::store::PolicyCache;
-use crate::policy::{BackupPolicy, DeviceClass};
-
-kernel::columns! {
-    /// What is known of a device.
-    struct DeviceColumns in "backup_devices" by device_id {
-        device_id, organization_id, class, known_since, record, share, findings, severity, last_success_at, verified_at,
-        failures, next_at,
-    }
-}
-
-kernel::columns! {
-    /// What is known of an organization.
-    struct PostureColumns in "backup_postures" by organization_id {
-        organization_id, protection_health, recoverability_health, health, total, in_scope, protected, never_succeeded,
-        success, warning, failed, missed, size_bytes, record, next_at,
-    }
-}
 
 kernel::statements! {
     DEVICE = kernel::sql![DeviceColumns::SELECT, " AND device_id = $2"];
@@ -49,6 +34,8 @@ kernel::statements! {
     INSERT_POSTURE = PostureColumns::INSERT;
     UPDATE_POSTURE = PostureColumns::UPDATE;
     DELETE_POSTURE = "DELETE FROM backup_postures WHERE tenant_id = $1 AND organization_id = $2";
+    ORGANIZATION = "SELECT archived FROM organizations WHERE tenant_id = $1 AND id = $2";
+    HAS_DEVICES = "SELECT device_id FROM backup_devices WHERE tenant_id = $1 AND organization_id = $2 LIMIT 1";
     DELETE_LEVEL = "DELETE FROM backup_configs WHERE tenant_id = $1 AND owner_id = $2";
     /// Whether a job has succeeded on a target from then on. The inner rows are bounded by how late a run comes, and at most.
     SUCCEEDED_BETWEEN = "SELECT status FROM (SELECT job, target, status FROM backup_runs WHERE tenant_id = $1 AND device_id = $2
@@ -73,73 +60,13 @@ const LATE_RUNS_MAX: i64 = 5_000;
 /// Days that the strip may show in any zone, and one more.
 const STRIP_MS: i64 = 30 * kernel::base::DAY_MS;
 
-/// A device of the inventory, as far as its backups are concerned.
-#[derive(Clone, Debug)]
-pub struct InventoryDevice {
-    pub id: DeviceId,
-    pub organization_id: OrganizationId,
-    pub class: DeviceClass,
-    pub created_at: Timestamp,
-}
-
-/// A stored device.
-#[derive(Clone, Debug)]
-pub struct StoredDevice {
-    pub organization_id: OrganizationId,
-    class: DeviceClass,
-    known_since: Timestamp,
-    pub record: DeviceRecord,
-    share: DeviceShare,
-    findings: Vec<Finding>,
-    next_at: Option<Timestamp>,
-}
-
-impl FromRow for StoredDevice {
-    fn from_row(row: &Row<'_>) -> Result<Self> {
-        const AT: DeviceColumns<usize> = DeviceColumns::AT;
-        Ok(StoredDevice {
-            organization_id: row.get(AT.organization_id)?,
-            class: DeviceClass::from_stored(&row.get::<String>(AT.class)?)?,
-            known_since: row.get(AT.known_since)?,
-            record: row.get_json(AT.record)?,
-            share: row.get_json(AT.share)?,
-            findings: row.get_json(AT.findings)?,
-            next_at: row.get(AT.next_at)?,
-        })
-    }
-}
-
 /// An organization within a transaction.
 struct LoadedOrganization {
-    is_new: bool,
-    grades: Grades,
-    record: OrganizationRecord,
-    next_at: Option<Timestamp>,
+    now: StoredPosture,
     policy: BackupPolicy,
     zone: TimeZone,
-    /// As it is stored.
-    before: (OrganizationRecord, Option<Timestamp>),
-}
-
-struct StoredPosture {
-    grades: Grades,
-    record: OrganizationRecord,
-    next_at: Option<Timestamp>,
-}
-
-impl FromRow for StoredPosture {
-    fn from_row(row: &Row<'_>) -> Result<Self> {
-        const AT: PostureColumns<usize> = PostureColumns::AT;
-        let health = |at: usize| Health::from_stored(&row.get::<String>(at)?);
-        Ok(StoredPosture {
-            grades: Grades {
-                protection: health(AT.protection_health)?,
-                recoverability: health(AT.recoverability_health)?,
-            },
-            record: row.get_json(AT.record)?,
-            next_at: row.get(AT.next_at)?,
-        })
-    }
+    /// As it is stored, if it is.
+    before: Option<StoredPosture>,
 }
 
 /// The changes of one transaction.
@@ -192,6 +119,7 @@ impl PostureUpdate {
             class: device.class,
             is_excluded: policy.excludes_device(device.id),
             known_since: stored.known_since,
+            first_report_at: self.find_first_report(device.organization_id),
             is_disabled: self.policies.disables_device(&key),
         };
         let scheduled =
@@ -199,13 +127,11 @@ impl PostureUpdate {
         let schedule_at = self.judge_schedule(tx, &scheduled, &policy, &mut stored.record).await?;
         let judgement = judge_device(&stored.record, judged, &policy, self.now);
         self.move_share(&before, device.organization_id, &judgement.share);
-        stored.share = judgement.share;
-        stored.findings = judgement.findings;
-        stored.next_at = earliest(judgement.next_at, schedule_at);
+        stored.set_judgement(judgement, schedule_at);
         if is_new {
             return tx.defer_exec(INSERT_DEVICE, stored.to_values(device.id)?).await;
         }
-        if stored.differs_from(&before) {
+        if stored != before {
             tx.defer_exec(UPDATE_DEVICE, stored.to_values(device.id)?).await?;
         }
         Ok(())
@@ -215,7 +141,7 @@ impl PostureUpdate {
     pub async fn remove_device(&mut self, tx: &mut Tx, id: DeviceId, stored: &StoredDevice) -> Result<()> {
         self.load_organization(tx, stored.organization_id).await?;
         if let Some(organization) = self.organizations.get_mut(&stored.organization_id) {
-            organization.record.sums.add(&stored.share, -1);
+            organization.now.record.sums.add(&stored.share, -1);
         }
         tx.defer_exec(DELETE_DEVICE, vec![id.into()]).await?;
         tx.defer_exec(DELETE_LEVEL, vec![id.to_string().into()]).await
@@ -226,12 +152,6 @@ impl PostureUpdate {
         self.load_organization(tx, id).await
     }
 
-    /// Hides an organization that was deleted or archived: no device refers to it any more.
-    pub async fn hide_organization(&mut self, tx: &mut Tx, id: OrganizationId) -> Result<()> {
-        self.organizations.remove(&id);
-        tx.defer_exec(DELETE_POSTURE, vec![id.into()]).await
-    }
-
     /// Removes the policy of an organization that was deleted.
     pub async fn remove_policy(&mut self, tx: &mut Tx, id: OrganizationId) -> Result<()> {
         tx.defer_exec(DELETE_LEVEL, vec![id.to_string().into()]).await
@@ -239,26 +159,33 @@ impl PostureUpdate {
 
     /// Judges and saves the organizations, and publishes the grades that have changed.
     pub async fn save(mut self, tx: &mut Tx) -> Result<()> {
-        let now = self.now;
-        for (id, mut organization) in std::mem::take(&mut self.organizations) {
-            let fact = coverage_fact(&organization.before.0.sums, &organization.record.sums, now);
-            tx.record_fact(&fact, FactRetention::Long).await?;
-            if id == OrganizationId::NONE && organization.record.sums.total == 0 {
+        for (id, organization) in std::mem::take(&mut self.organizations) {
+            let LoadedOrganization { now: mut stored, policy, before, .. } = organization;
+            let counts = stored.record.sums.counts;
+            let counted = before.as_ref().map(|before| before.record.sums.counts).unwrap_or_default();
+            tx.record_fact(&coverage_fact(counted, counts, self.now), FactRetention::Long).await?;
+            if counts.total == 0 && !is_shown(tx, id).await? {
                 tx.defer_exec(DELETE_POSTURE, vec![id.into()]).await?;
                 continue;
             }
-            let judgement = judge_organization(&organization.record, &organization.policy, now);
-            organization.record.findings = judgement.findings;
-            organization.record.judged = judgement.shown;
-            organization.next_at = earliest(judgement.next_at, organization.record.window_ends_at);
-            let has_changed = judgement.grades != organization.grades;
-            organization.grades = judgement.grades;
-            let after = (organization.record, organization.next_at);
-            if !organization.is_new && !has_changed && after == organization.before {
+            if counts.reported > 0 && stored.record.first_report_at.is_none() {
+                stored.record.first_report_at = Some(self.now);
+                if counts.silent_unknown > 0 {
+                    // From now on the silence of its other devices is counted.
+                    enqueue_sweep(tx, &id.to_string()).await?;
+                }
+            }
+            let judgement = judge_organization(&stored.record, &policy, self.now);
+            (stored.record.findings, stored.record.judged) = (judgement.findings, judgement.shown);
+            stored.next_at = earliest(judgement.next_at, stored.record.window_ends_at);
+            let is_new = before.is_none();
+            let before = before.unwrap_or_default();
+            let has_changed = judgement.grades != before.grades;
+            stored.grades = judgement.grades;
+            if !is_new && stored == before {
                 continue;
             }
-            let values = posture_values(id, organization.grades, &after.0, after.1)?;
-            tx.defer_exec(if organization.is_new { INSERT_POSTURE } else { UPDATE_POSTURE }, values).await?;
+            tx.defer_exec(if is_new { INSERT_POSTURE } else { UPDATE_POSTURE }, stored.to_values(id)?).await?;
             if has_changed && let Some(posture) = get_posture(tx, id).await? {
                 events::publish(tx, &BACKUP_POSTURE_CHANGED, id, &posture).await?;
             }
@@ -271,30 +198,31 @@ impl PostureUpdate {
             return Ok(());
         }
         let policy = self.policies.get_of_organization(tx, id).await?;
-        let stored: Option<StoredPosture> = tx.find(POSTURE, args![id]).await?;
-        let is_new = stored.is_none();
-        let stored = stored.unwrap_or_else(StoredPosture::new);
-        let before = (stored.record.clone(), stored.next_at);
+        let before: Option<StoredPosture> = tx.find(POSTURE, args![id]).await?;
+        let mut now = before.clone().unwrap_or_default();
         let zone_name = zone_of(&policy);
         let zone = find_zone(&zone_name);
-        let mut record = stored.record;
+        let record = &mut now.record;
         if record.zone != zone_name {
             // A new one may have been hidden before.
-            count_again(tx, id, &mut record, &zone, self.now).await?;
+            count_again(tx, id, record, &zone, self.now).await?;
             record.zone = zone_name;
         }
-        shorten_window(tx, id, &mut record, self.now).await?;
+        shorten_window(tx, id, record, self.now).await?;
         record.forget_old_days(&zone, self.now);
-        let loaded =
-            LoadedOrganization { is_new, grades: stored.grades, record, next_at: stored.next_at, policy, zone, before };
-        self.organizations.insert(id, loaded);
+        self.organizations.insert(id, LoadedOrganization { now, policy, zone, before });
         Ok(())
+    }
+
+    /// When any device of an organization first reported a backup.
+    fn find_first_report(&self, id: OrganizationId) -> Option<Timestamp> {
+        self.organizations.get(&id).and_then(|organization| organization.now.record.first_report_at)
     }
 
     fn count_run(&mut self, id: OrganizationId, run: &RunFacts<'_>) {
         let now = self.now;
         let Some(organization) = self.organizations.get_mut(&id) else { return };
-        let record = &mut organization.record;
+        let record = &mut organization.now.record;
         let is_success = run.status.is_success();
         match run.kind {
             JobKind::Backup => {
@@ -307,7 +235,8 @@ impl PostureUpdate {
             JobKind::RestoreTest if is_success => {
                 record.restore_tested_at = record.restore_tested_at.max(Some(run.ended_at));
             }
-            JobKind::Verify | JobKind::RestoreTest | JobKind::Prune => {}
+            JobKind::RestoreTest => record.restore_failed = record.restore_failed.take().max(Some(FailedRun::new(run))),
+            JobKind::Verify | JobKind::Prune => {}
         }
     }
 
@@ -331,7 +260,7 @@ impl PostureUpdate {
         let outcome = judge_schedule(tx, device, policy, record, covered, now).await?;
         for (id, at, by) in outcome.missed {
             if let Some(organization) = self.organizations.get_mut(&id) {
-                organization.record.count_run(RunStatus::Missed, at, by, &organization.zone, now);
+                organization.now.record.count_run(RunStatus::Missed, at, by, &organization.zone, now);
             }
         }
         Ok(outcome.next_at)
@@ -340,12 +269,22 @@ impl PostureUpdate {
     /// Moves what a device adds to where it belongs now.
     fn move_share(&mut self, before: &StoredDevice, id: OrganizationId, share: &DeviceShare) {
         if let Some(left) = self.organizations.get_mut(&before.organization_id) {
-            left.record.sums.add(&before.share, -1);
+            left.now.record.sums.add(&before.share, -1);
         }
         if let Some(joined) = self.organizations.get_mut(&id) {
-            joined.record.sums.add(share, 1);
+            joined.now.record.sums.add(share, 1);
         }
     }
+}
+
+/// An organization is shown unless it was deleted, or is archived and has no devices. Those without one are shown while there
+/// are any.
+async fn is_shown(tx: &mut Tx, id: OrganizationId) -> Result<bool> {
+    if id == OrganizationId::NONE {
+        return Ok(false);
+    }
+    let is_archived: Option<bool> = tx.find(ORGANIZATION, args![id]).await?;
+    Ok(is_archived == Some(false) || tx.find::<DeviceId>(HAS_DEVICES, args![id]).await?.is_some())
 }
 
 /// Adds a run, which is stored already.
@@ -413,89 +352,4 @@ async fn count_again(
     let first: Option<Timestamp> = tx.get_one(FIRST_RUN_AFTER, args![id, from]).await?;
     record.window_ends_at = first.map(|first| first.plus_ms(DAY_WINDOW_MS));
     Ok(())
-}
-
-impl StoredPosture {
-    fn new() -> Self {
-        StoredPosture {
-            grades: Grades { protection: Health::Unknown, recoverability: Health::Unknown },
-            record: OrganizationRecord::default(),
-            next_at: None,
-        }
-    }
-}
-
-fn posture_values(
-    id: OrganizationId,
-    grades: Grades,
-    record: &OrganizationRecord,
-    next_at: Option<Timestamp>,
-) -> Result<Vec<Value>> {
-    let OrganizationRecord { sums, window, .. } = record;
-    let columns = PostureColumns {
-        organization_id: id.into(),
-        protection_health: grades.protection.as_str().into(),
-        recoverability_health: grades.recoverability.as_str().into(),
-        health: grades.overall().as_str().into(),
-        total: sums.total.into(),
-        in_scope: sums.in_scope.into(),
-        protected: sums.protected.into(),
-        never_succeeded: sums.never_succeeded.into(),
-        success: window.success.into(),
-        warning: window.warning.into(),
-        failed: window.failed.into(),
-        missed: window.missed.into(),
-        size_bytes: sums.size_bytes.into(),
-        record: to_json(record)?.into(),
-        next_at: next_at.into(),
-    };
-    Ok(columns.into_vec())
-}
-
-impl StoredDevice {
-    fn new(device: &InventoryDevice) -> Self {
-        StoredDevice {
-            organization_id: device.organization_id,
-            class: device.class,
-            known_since: device.created_at,
-            record: DeviceRecord::default(),
-            share: DeviceShare::default(),
-            findings: Vec::new(),
-            next_at: None,
-        }
-    }
-
-    /// The device as the inventory had it when it was judged last.
-    pub fn to_inventory(&self, id: DeviceId) -> InventoryDevice {
-        InventoryDevice { id, organization_id: self.organization_id, class: self.class, created_at: self.known_since }
-    }
-
-    fn differs_from(&self, other: &StoredDevice) -> bool {
-        self.organization_id != other.organization_id
-            || self.class != other.class
-            || self.record != other.record
-            || self.share != other.share
-            || self.findings != other.findings
-            || self.next_at != other.next_at
-    }
-
-    fn to_values(&self, id: DeviceId) -> Result<Vec<Value>> {
-        let severity = self.findings.iter().map(|finding| finding.severity as i64 + 1).max().unwrap_or(0);
-        let in_scope = self.share.in_scope == 1;
-        let columns = DeviceColumns {
-            device_id: id.into(),
-            organization_id: self.organization_id.into(),
-            class: self.class.as_str().into(),
-            known_since: self.known_since.into(),
-            record: to_json(&self.record)?.into(),
-            share: to_json(&self.share)?.into(),
-            findings: to_json(&self.findings)?.into(),
-            severity: severity.into(),
-            last_success_at: self.record.last_success_at.filter(|_| in_scope).into(),
-            verified_at: self.record.verified_at.filter(|_| in_scope).into(),
-            failures: if in_scope { self.record.failures() } else { 0 }.into(),
-            next_at: self.next_at.into(),
-        };
-        Ok(columns.into_vec())
-    }
 }

@@ -2,7 +2,7 @@
 
 use fleet::devices::DeviceId;
 use kernel::base::{Result, StringEnum, Timestamp};
-use kernel::store::{FactRetention, Tx};
+use kernel::store::{FactRetention, Tx, Value};
 use people::organizations::OrganizationId;
 
 use crate::facts::run_fact;
@@ -11,7 +11,7 @@ use crate::posture::{JobKind, RunStatus};
 
 kernel::columns! {
     /// All columns of a run.
-    struct RunColumns in "backup_runs" {
+    pub struct RunColumns in "backup_runs" {
         id, external_id, device_id, organization_id, job, kind, tool, target, status, is_declared, started_at, ended_at,
         received_at, exit_code, reasons, outcome,
     }
@@ -41,25 +41,31 @@ pub struct RunRow<'a> {
     pub outcome: String,
 }
 
+impl RunRow<'_> {
+    pub fn into_values(self) -> Vec<Value> {
+        let columns = RunColumns {
+            id: self.id.into(),
+            external_id: self.external_id.map(str::to_owned).into(),
+            device_id: self.device_id.into(),
+            organization_id: self.organization_id.into(),
+            job: self.job.into(),
+            kind: self.kind.as_str().into(),
+            tool: self.tool.into(),
+            target: self.target.into(),
+            status: self.status.as_str().into(),
+            is_declared: self.is_declared.into(),
+            started_at: self.started_at.into(),
+            ended_at: self.ended_at.into(),
+            received_at: self.received_at.into(),
+            exit_code: self.exit_code.into(),
+            reasons: self.reasons.into(),
+            outcome: self.outcome.into(),
+        };
+        columns.into_vec()
+    }
+}
+
 pub async fn insert_run(tx: &mut Tx, row: RunRow<'_>) -> Result<()> {
     tx.record_fact(&run_fact(row.kind, row.status, row.ended_at, 1), FactRetention::Long).await?;
-    let columns = RunColumns {
-        id: row.id.into(),
-        external_id: row.external_id.map(str::to_owned).into(),
-        device_id: row.device_id.into(),
-        organization_id: row.organization_id.into(),
-        job: row.job.into(),
-        kind: row.kind.as_str().into(),
-        tool: row.tool.into(),
-        target: row.target.into(),
-        status: row.status.as_str().into(),
-        is_declared: row.is_declared.into(),
-        started_at: row.started_at.into(),
-        ended_at: row.ended_at.into(),
-        received_at: row.received_at.into(),
-        exit_code: row.exit_code.into(),
-        reasons: row.reasons.into(),
-        outcome: row.outcome.into(),
-    };
-    tx.defer_exec(INSERT, columns.into_vec()).await
+    tx.defer_exec(INSERT, row.into_values()).await
 }

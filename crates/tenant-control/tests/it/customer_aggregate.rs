@@ -3,6 +3,7 @@
 mod clock;
 mod grades;
 mod guide;
+mod imported;
 mod list;
 mod model;
 mod schedule;

@@ -7,7 +7,8 @@ use kernel::base::{RecordId, Result, StringEnum, Timestamp};
 use kernel::store::{Db, Follower, FromRow, NewEvent, Row, Tx, Value};
 use people::organizations::OrganizationId;
 
-use super::super::store::{InventoryDevice, PostureUpdate};
+use super::super::rows::InventoryDevice;
+use super::super::store::PostureUpdate;
 use crate::policy::DeviceClass;
 
 kernel::statements! {
@@ -29,8 +30,7 @@ kernel::statements! {
         WHERE tenant_id = $1 AND sort_name = $2 AND deleted_at IS NULL AND organization_id = $3 ORDER BY number LIMIT 2";
     BY_NAME_IN_NONE = "SELECT id, type, organization_id, created_at FROM devices /* INDEXED BY devices_by_hostname */
         WHERE tenant_id = $1 AND sort_name = $2 AND deleted_at IS NULL AND organization_id IS NULL ORDER BY number LIMIT 2";
-    ORGANIZATION = "SELECT archived FROM organizations WHERE tenant_id = $1 AND id = $2";
-    HAS_DEVICES = "SELECT device_id FROM backup_devices WHERE tenant_id = $1 AND organization_id = $2 LIMIT 1";
+    ORGANIZATION = "SELECT id FROM organizations WHERE tenant_id = $1 AND id = $2";
     ALL_AFTER = "SELECT device_id FROM backup_devices WHERE tenant_id = $1 AND device_id > $2 ORDER BY device_id LIMIT $3";
     OF_ORGANIZATION_AFTER = "SELECT device_id FROM backup_devices /* INDEXED BY backup_devices_by_organization */
         WHERE tenant_id = $1 AND organization_id = $2 AND device_id > $3 ORDER BY device_id LIMIT $4";
@@ -43,7 +43,8 @@ kernel::statements! {
 enum PendingKind {
     Device,
     Organization,
-    /// The policy of the tenant, an organization or a device was changed.
+    /// The policy of the tenant, an organization or a device was changed; or an organization has reported for the first time,
+    /// by which its silent devices are judged.
     Policy,
     /// The same, of the organizations of a tenant, after its devices.
     Postures,
@@ -96,19 +97,7 @@ pub async fn apply_pending(db: &Db) -> Result<bool> {
     if next.is_empty() {
         return Ok(false);
     }
-    db.write(async move |tx| {
-        let mut update = PostureUpdate::begin(tx).await?;
-        let mut rows = BATCH_ROWS;
-        while rows > 0 {
-            let done = apply_some(tx, &mut update, rows).await?;
-            if done == 0 {
-                break;
-            }
-            rows -= done;
-        }
-        update.save(tx).await
-    })
-    .await?;
+    db.write(async move |tx| apply_rows(tx).await).await?;
     Ok(true)
 }
 
@@ -130,9 +119,19 @@ pub async fn apply_before_read(db: &Db) {
     }
 }
 
+/// Has all devices of the tenant (`""`), of an organization, or one device judged again.
+pub async fn enqueue_sweep(tx: &mut Tx, owner: &str) -> Result<()> {
+    tx.exec(INSERT, args![PendingKind::Policy.as_str(), owner]).await.map(drop)
+}
+
 /// Notes a change of policy of the tenant (`""`), an organization or a device, and does the first part of it at once.
 pub async fn apply_policy(tx: &mut Tx, owner: &str) -> Result<()> {
-    tx.exec(INSERT, args![PendingKind::Policy.as_str(), owner]).await?;
+    enqueue_sweep(tx, owner).await?;
+    apply_rows(tx).await
+}
+
+/// Does what is pending first, as much as one transaction may.
+async fn apply_rows(tx: &mut Tx) -> Result<()> {
     let mut update = PostureUpdate::begin(tx).await?;
     let mut rows = BATCH_ROWS;
     while rows > 0 {
@@ -201,20 +200,24 @@ async fn sweep_policy(
     position: &str,
     rows: i64,
 ) -> Result<SweepEnd> {
-    let devices: Vec<DeviceId> = if owner.is_empty() {
-        tx.list(ALL_AFTER, args![position, rows]).await?
+    let (devices, end) = if owner.is_empty() {
+        let devices: Vec<DeviceId> = tx.list(ALL_AFTER, args![position, rows]).await?;
+        let end = SweepEnd::new(&devices, rows);
+        (devices, end)
     } else if let Ok(organization) = owner.parse::<OrganizationId>() {
         refresh_organization(tx, update, organization).await?;
-        tx.list(OF_ORGANIZATION_AFTER, args![organization, position, rows]).await?
+        let devices: Vec<DeviceId> = tx.list(OF_ORGANIZATION_AFTER, args![organization, position, rows]).await?;
+        let end = SweepEnd::new(&devices, rows);
+        (devices, end)
     } else {
-        owner.parse().into_iter().collect()
+        (owner.parse().into_iter().collect(), SweepEnd { rows: 1, last: None })
     };
-    for id in &devices {
-        if let Some(stored) = PostureUpdate::find_stored(tx, *id).await? {
-            update.update_device(tx, &stored.to_inventory(*id), Some(stored), None).await?;
+    for id in devices {
+        if let Some(stored) = PostureUpdate::find_stored(tx, id).await? {
+            update.update_device(tx, &stored.to_inventory(id), Some(stored), None).await?;
         }
     }
-    Ok(SweepEnd::new(&devices, if owner.parse::<DeviceId>().is_ok() { rows + 1 } else { rows }))
+    Ok(end)
 }
 
 async fn sweep_postures(tx: &mut Tx, update: &mut PostureUpdate, position: &str, rows: i64) -> Result<SweepEnd> {
@@ -235,17 +238,13 @@ async fn refresh_device(tx: &mut Tx, update: &mut PostureUpdate, id: DeviceId) -
     }
 }
 
-/// An organization is shown unless it was deleted, or is archived and has no devices.
+/// Brings an organization up to what is known of it now. One that was deleted has no policy any more; saving it sees whether it
+/// is still shown.
 pub async fn refresh_organization(tx: &mut Tx, update: &mut PostureUpdate, id: OrganizationId) -> Result<()> {
-    let archived: Option<bool> = tx.find(ORGANIZATION, args![id]).await?;
-    let has_devices = tx.find::<DeviceId>(HAS_DEVICES, args![id]).await?.is_some();
-    if has_devices || archived == Some(false) {
-        return update.update_organization(tx, id).await;
-    }
-    if archived.is_none() {
+    if id != OrganizationId::NONE && tx.find::<OrganizationId>(ORGANIZATION, args![id]).await?.is_none() {
         update.remove_policy(tx, id).await?;
     }
-    update.hide_organization(tx, id).await
+    update.update_organization(tx, id).await
 }
 
 /// A live device of the inventory.

@@ -41,12 +41,12 @@ pub struct CustomerPosture {
     /// Of the device whose last success is the oldest.
     #[schema(value_type = Option<String>, format = DateTime, required)]
     pub oldest_last_success_at: Option<Timestamp>,
-    /// Failed backups in a row, of the device with the most.
+    /// Failed backups in a row, of the device with the most. Targets that its policy does not name are left out.
     pub max_consecutive_failures: i64,
     pub verification: VerificationState,
     pub restore_test: RestoreTestState,
     pub rule_32110: Rule32110,
-    /// Bytes that the newest backups of all devices protect.
+    /// Bytes that the newest backups of all devices protect, of each job on each target.
     pub storage_bytes: i64,
     /// Whether there is a fresh backup of everything: RPO, failures, missed runs.
     pub protection_health: Health,
@@ -154,8 +154,8 @@ pub(super) fn show_posture(
     reasons: Vec<Reason>,
     now: Timestamp,
 ) -> CustomerPosture {
-    let (sums, judged) = (&record.sums, record.judged);
-    let devices = DeviceCounts::new(sums.total, sums.in_scope, sums.protected, sums.never_succeeded);
+    let (counts, judged) = (&record.sums.counts, record.judged);
+    let devices = DeviceCounts::new(counts.total, counts.in_scope, counts.protected, counts.never_succeeded);
     let days = days_shown(now, &find_zone(&record.zone)).into_iter();
     let (organization_id, organization_name) = organization.unzip();
     CustomerPosture {
@@ -173,7 +173,7 @@ pub(super) fn show_posture(
             every_days: judged.verify_every_days,
             last_success_at: record.verified_at,
             oldest_last_success_at: extremes.oldest_verified_at,
-            overdue: sums.verification_overdue,
+            overdue: counts.verification_overdue,
         },
         restore_test: RestoreTestState {
             every_days: judged.restore_test_every_days,
@@ -181,7 +181,7 @@ pub(super) fn show_posture(
             overdue: judged.is_restore_test_overdue,
         },
         rule_32110: judged.rule,
-        storage_bytes: sums.size_bytes,
+        storage_bytes: counts.size_bytes,
         protection_health: grades.protection,
         recoverability_health: grades.recoverability,
         health: grades.overall(),

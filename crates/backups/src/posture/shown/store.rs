@@ -59,7 +59,7 @@ impl FromRow for ShownPosture {
 impl ShownPosture {
     /// Whether reasons of its devices are shown. While nobody has reported, all that there is to say is said once.
     fn shows_devices(&self) -> bool {
-        self.record.sums.reported > 0
+        self.record.sums.counts.reported > 0
     }
 
     fn into_posture(self, of_devices: impl Iterator<Item = DeviceFindings>, now: Timestamp) -> CustomerPosture {

@@ -273,7 +273,7 @@ over_http! {
         assert_eq!(grades(&own.row().await), ["ok"; 3]);
     }
 
-    async fn a_verification_that_could_not_run_found_no_errors(setup: Setup) {
+    async fn a_verification_that_could_not_run_is_overdue_and_found_no_errors(setup: Setup) {
         let own = Customer::open(setup).await;
         own.set(&json!({"targets": targets()})).await;
         own.do_everything().await;
@@ -282,13 +282,54 @@ over_http! {
         let mut locked = crate::tickets::without(&report, &["status"]);
         locked = with(&locked, &json!({"tool": "restic", "exit_code": 1, "stderr": "Fatal: wrong password or no key found"}));
         assert_eq!(own.report(&locked).await["status"], "failed");
-        assert_eq!(grades(&own.row().await), ["ok"; 3]);
+        let failed = own.server.now();
+        let row = own.row().await;
+        assert_eq!((grades(&row), reasons(&row)), (["ok", "warning", "warning"], vec!["verification_overdue warning".to_owned()]), "{row:#}");
+        let told = reason(&row, "verification_overdue");
+        assert_eq!((&told["since"], &told["device_id"]), (&json!(failed), &json!(own.device)));
+        assert!(told["detail"].as_str().unwrap().starts_with("nightly on nas: The password of the repository is wrong."), "{told}");
+        assert_eq!((&row["verification"]["overdue"], &row["rule_32110"]["zero_errors"]), (&json!(1), &json!(false)));
+        // Of another target, and of before.
+        for (target, ended) in [("b2", failed), ("nas", failed.plus_ms(-1))] {
+            let good = job(&own.device, "verify", "success", ended);
+            own.report(&with(&good, &json!({"target": target, "external_id": format!("good on {target}")}))).await;
+            assert_eq!(reasons(&own.row().await), ["verification_overdue warning"], "{target}");
+        }
         let damaged = with(&locked, &json!({
             "external_id": "damaged", "stdout": "{\"message_type\":\"summary\",\"num_errors\":2,\"broken_packs\":null,\"suggest_repair_index\":false,\"suggest_prune\":false}",
             "stderr": "Fatal: repository contains errors",
         }));
         assert_eq!(own.report(&damaged).await["status"], "failed");
         assert_eq!(reasons(&own.row().await), ["errors_found critical"]);
+        own.server.judge_for(HOUR_MS).await;
+        own.report(&job(&own.device, "verify", "success", own.server.now())).await;
+        assert_eq!(grades(&own.row().await), ["ok"; 3]);
+    }
+
+    async fn a_restore_test_that_fails_is_a_reason_until_one_succeeds(setup: Setup) {
+        let own = Customer::open(setup).await;
+        own.set(&json!({"targets": targets()})).await;
+        own.do_everything().await;
+        own.server.judge_for(HOUR_MS).await;
+        let failed = own.server.now();
+        let report = job(&own.device, "restore_test", "failed", failed);
+        own.report(&with(&report, &json!({"job": "monthly", "message": "3 files differ"}))).await;
+        // Neither a success nor a failure of before changes anything.
+        own.report(&job(&own.device, "restore_test", "success", failed.plus_ms(-1_000))).await;
+        own.report(&job(&own.device, "restore_test", "failed", failed.plus_ms(-2_000))).await;
+        let row = own.row().await;
+        assert_eq!((grades(&row), reasons(&row)), (["ok", "warning", "warning"], vec!["restore_test_overdue warning".to_owned()]), "{row:#}");
+        assert_eq!(reason(&row, "restore_test_overdue"), &json!({
+            "code": "restore_test_overdue", "severity": "warning", "device_id": null, "since": failed, "detail": "monthly on nas: 3 files differ"
+        }));
+        assert_eq!(row["restore_test"]["overdue"], true);
+        let nothing_asked = json!({"targets": targets(), "verification": {"every_days": null, "restore_test_every_days": null}});
+        own.set(&nothing_asked).await;
+        assert_eq!(grades(&own.row().await)[1], "warning", "it failed, although nobody has asked for it");
+        own.server.judge_for(HOUR_MS).await;
+        own.report(&job(&own.device, "restore_test", "success", own.server.now())).await;
+        let row = own.row().await;
+        assert_eq!((grades(&row), &row["restore_test"]["overdue"]), (["ok"; 3], &json!(false)));
     }
 
     async fn one_restore_test_is_enough_for_the_whole_customer(setup: Setup) {
@@ -358,7 +399,39 @@ over_http! {
         own.server.set_policy(&own.acme, &format!("device_id={}", own.device), &json!({"enabled": false})).await;
         let row = own.row().await;
         assert_eq!(reason(&row, "disabled")["device_id"], json!(own.device));
-        assert_eq!(grades(&row)[0], "unknown");
+        assert_eq!((grades(&row), reasons(&row)), (["unknown"; 3], vec!["disabled unknown".to_owned()]), "of the only device: {row:#}");
+    }
+
+    async fn a_device_that_is_switched_off_says_nothing_of_the_copies_of_others(setup: Setup) {
+        let own = Customer::open(setup).await;
+        let retired = own.server.machine(&own.acme, "retired", Some(&own.organization)).await;
+        own.set(&json!({"targets": targets()})).await;
+        own.do_everything().await;
+        own.report(&backup(&retired, "success", own.server.now())).await;
+        assert_eq!(own.row().await["rule_32110"]["copies"], 2);
+        own.server.set_policy(&own.acme, &format!("device_id={retired}"), &json!({"enabled": false})).await;
+        let row = own.row().await;
+        assert_eq!((grades(&row), reasons(&row)), (["unknown", "ok", "unknown"], vec!["disabled unknown".to_owned()]), "{row:#}");
+        assert_eq!(row["rule_32110"], json!({"copies": 3, "media": 2, "offsite": true, "immutable": true, "zero_errors": true}));
+        assert_eq!(row["devices"]["in_scope"], 2);
+        own.server.set_policy(&own.acme, &format!("device_id={retired}"), &json!({})).await;
+        assert_eq!(own.row().await["rule_32110"]["copies"], 2);
+    }
+
+    async fn a_job_that_fails_on_a_target_that_the_policy_does_not_name_is_forgotten(setup: Setup) {
+        let own = Customer::open(setup).await;
+        own.do_everything().await;
+        let failed = backup(&own.device, "failed", own.server.now());
+        own.report(&with(&failed, &json!({"target": "usb", "message": "no such disk"}))).await;
+        let row = own.row().await;
+        assert_eq!((&reason(&row, "failures")["detail"], &row["max_consecutive_failures"]), (&json!("nightly on usb: no such disk"), &json!(1)));
+        own.set(&json!({"targets": targets()})).await;
+        let row = own.row().await;
+        assert_eq!((grades(&row), &row["max_consecutive_failures"]), (["ok"; 3], &json!(0)), "{row:#}");
+        own.report(&with(&failed, &json!({"target": "nas", "job": "database", "external_id": "on nas"}))).await;
+        assert_eq!(reason(&own.row().await, "failures")["detail"], "database on nas");
+        own.set(&json!({})).await;
+        assert_eq!(own.row().await["max_consecutive_failures"], json!(1), "where none is named, all count");
     }
 
     async fn the_bytes_of_the_newest_backups_add_up(setup: Setup) {
@@ -374,5 +447,29 @@ over_http! {
             assert_eq!(own.row().await["storage_bytes"], sum, "{minutes}");
         }
         assert_eq!(own.server.aggregate(&own.acme, "").await["totals"]["storage_bytes"], 850);
+    }
+
+    async fn bytes_are_of_each_job_on_each_target_whatever_the_order_of_reports(setup: Setup) {
+        let own = Customer::open(setup).await;
+        let other = own.server.machine(&own.acme, "db01", Some(&own.organization)).await;
+        let now = own.server.now();
+        // One without a size tells nothing of it, and of two that ended together the larger counts.
+        let mut runs = [
+            ("nightly", "nas", 10_i64, Some(700)), ("nightly", "nas", 5, None), ("database", "nas", 1, Some(40)), ("nightly", "b2", 9, Some(600)),
+            ("nightly", "nas", 10, Some(650)), ("nightly", "nas", 11, Some(900)),
+        ];
+        for device in [&own.device, &other] {
+            for (n, (job, target, minutes, size)) in runs.iter().enumerate() {
+                let report = backup(device, "success", now.plus_ms(-minutes * MINUTE_MS));
+                let more = json!({"job": job, "target": target, "size_bytes": size, "external_id": format!("{device} {n}")});
+                own.report(&with(&report, &more)).await;
+            }
+            runs.reverse();
+        }
+        assert_eq!(own.row().await["storage_bytes"], 2 * (700 + 40 + 600));
+        // Jobs that are gone beside one that goes on are forgotten; a device that reports no more is not.
+        own.server.judge_until(now.plus_ms(35 * DAY_MS)).await;
+        own.report(&with(&backup(&own.device, "success", own.server.now()), &json!({"size_bytes": 800}))).await;
+        assert_eq!(own.row().await["storage_bytes"], 800 + 1_340);
     }
 }

@@ -108,6 +108,69 @@ over_http! {
         assert_eq!(counts(&own.server.posture(&own.acme, None).await["jobs_24h"]), [0; 4]);
     }
 
+    async fn an_archived_organization_is_hidden_when_its_last_device_leaves(setup: Setup) {
+        let own = Customer::open(setup).await;
+        let elsewhere = organization(&own.server, &own.acme, "initech").await;
+        for how in ["moves", "moves and reports", "is deleted"] {
+            let archived = organization(&own.server, &own.acme, &how.replace(' ', "-")).await;
+            let device = own.server.machine(&own.acme, how, Some(&archived)).await;
+            own.report(&backup(&device, "success", own.server.now())).await;
+            let target = format!("{}?id={archived}", crate::organizations::ORGANIZATIONS);
+            own.server.put(&target).cookie(&own.acme.admin).json(&json!({"name": how, "archived": true})).await.is(200);
+            assert_eq!(own.server.posture(&own.acme, Some(&archived)).await["devices"]["total"], 1, "{how}");
+            match how {
+                "is deleted" => own.server.delete_device(&own.acme, &device).await,
+                _ => own.move_to(&device, Some(&elsewhere)).await,
+            }
+            if how == "moves and reports" {
+                own.report(&backup(&device, "failed", own.server.now())).await;
+            }
+            own.server.judge_backups().await;
+            let rows = own.server.postures(&own.acme).await;
+            let ids: Vec<&Value> = rows.iter().map(|row| &row["organization_id"]).collect();
+            assert_eq!(ids, [&json!(elsewhere), &json!(own.organization)], "{how}");
+            own.server.put(&target).cookie(&own.acme.admin).json(&json!({"name": how, "archived": false})).await.is(200);
+            assert_eq!(own.server.postures(&own.acme).await.len(), 3, "{how}");
+            own.server.delete(&target).cookie(&own.acme.admin).await.is(204);
+        }
+    }
+
+    async fn who_begins_to_report_has_the_rpo_for_all_other_devices(setup: Setup) {
+        let own = Customer::open(setup).await;
+        let silent = own.server.machine(&own.acme, "silent", Some(&own.organization)).await;
+        own.server.judge_for(200 * DAY_MS).await;
+        let begun = own.server.now();
+        own.back_up("success").await;
+        let state = async || {
+            let row = own.row().await;
+            let told = reason(&row, "never_reported").clone();
+            (grades(&row)[0].to_owned(), told["severity"].clone(), told["since"].clone(), told["device_id"].clone())
+        };
+        for (hours, ms, severity) in [(0, 0, "unknown"), (26, 0, "unknown"), (26, 1, "warning"), (52, 0, "warning"), (52, 1, "critical")] {
+            own.server.judge_until(begun.plus_ms(hours * HOUR_MS + ms)).await;
+            let told = own.server.grade_events(&own.acme).await.pop();
+            own.back_up("warning").await;
+            assert_eq!(state().await, (severity.to_owned(), json!(severity), json!(begun), json!(silent)), "after {hours} h and {ms} ms");
+            let is_told = told.as_ref().is_some_and(|(_, grades)| grades[0] == severity);
+            assert!(ms == 0 || is_told, "told without any reading: {told:?}");
+        }
+    }
+
+    async fn a_device_that_has_reported_begins_the_reports_of_where_it_moves_to(setup: Setup) {
+        let own = Customer::open(setup).await;
+        let elsewhere = organization(&own.server, &own.acme, "initech").await;
+        let silent = own.server.machine(&own.acme, "silent", Some(&elsewhere)).await;
+        own.back_up("success").await;
+        own.server.judge_for(20 * HOUR_MS).await;
+        let moved = own.server.now();
+        own.move_to(&own.device, Some(&elsewhere)).await;
+        let row = own.server.posture(&own.acme, Some(&elsewhere)).await;
+        assert_eq!(reason(&row, "never_reported"), &json!({"code": "never_reported", "severity": "unknown", "device_id": silent, "since": moved, "detail": null}));
+        own.server.judge_until(moved.plus_ms(26 * HOUR_MS + 1)).await;
+        let row = own.server.posture(&own.acme, Some(&elsewhere)).await;
+        assert_eq!(reason(&row, "never_reported")["severity"], "warning");
+    }
+
     async fn a_device_that_moves_comes_under_the_policy_of_where_it_is(setup: Setup) {
         let own = Customer::open(setup).await;
         let strict = organization(&own.server, &own.acme, "strict").await;

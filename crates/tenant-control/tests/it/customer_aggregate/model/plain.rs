@@ -1,8 +1,10 @@
 //! The aggregate from scratch: a plain computation over all that was ever done, without anything kept.
 
+mod device;
 mod rule;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use feature_kit::schedule::CronSchedule;
 use jiff::civil::Date;
@@ -11,6 +13,7 @@ use kernel::base::{DAY_MS, HOUR_MS, Timestamp};
 use serde_json::{Value, json};
 use tenant_control::features::devices::Type;
 
+use device::Told;
 use rule::Rule;
 
 /// Whom a level of the policy is of; devices and customers by their number.
@@ -52,8 +55,10 @@ pub struct Run {
     pub started: Timestamp,
     pub ended: Timestamp,
     pub target: &'static str,
-    pub size: i64,
-    /// Where the device was when the report came.
+    pub size: Option<i64>,
+    /// When the report came.
+    pub received: Timestamp,
+    /// Where the device was then.
     pub customer: Option<usize>,
 }
 
@@ -100,6 +105,8 @@ struct World {
     runs: Vec<Run>,
     slots: Vec<Slot>,
     judging: Vec<Judging>,
+    /// When a customer first had a device in scope that has reported.
+    first_reports: BTreeMap<Option<usize>, Timestamp>,
     /// Of the slots, those without any run that was under way within their window.
     missed: Vec<usize>,
 }
@@ -118,6 +125,7 @@ pub fn tell_rows(
         runs: Vec::new(),
         slots: Vec::new(),
         judging: vec![none; machines.len()],
+        first_reports: BTreeMap::new(),
         missed: Vec::new(),
     };
     for (at, deed) in history {
@@ -139,7 +147,7 @@ impl World {
             Deed::Report(run) => {
                 let is_first = run.kind == "backup" && self.backups(run.device).next().is_none();
                 first = is_first.then_some((run.device, run.ended));
-                self.runs.push(Run { customer: self.machines[run.device].customer, ..run.clone() });
+                self.runs.push(Run { customer: self.machines[run.device].customer, received: now, ..run.clone() });
             }
             Deed::Move(device, customer) => self.machines[*device].customer = *customer,
             Deed::Retype(device, kind) => self.machines[*device].kind = *kind,
@@ -150,6 +158,11 @@ impl World {
         for device in 0..self.machines.len() {
             let from = first.filter(|(reported, _)| *reported == device).map_or(now, |(_, ended)| ended);
             self.judge_slots(device, from, now);
+            let Machine { customer, is_gone, .. } = self.machines[device];
+            let is_excluded = self.policy(customer, Some(device)).excluded.contains(&device);
+            if !is_gone && !is_excluded && self.backups(device).next().is_some() {
+                self.first_reports.entry(customer).or_insert(now);
+            }
         }
     }
 
@@ -168,7 +181,7 @@ impl World {
             policy.enabled && !policy.excluded.contains(&device) && !is_workstation(machine.kind) && has_run;
         let schedule = policy.schedule.filter(|_| is_judged);
         // It is reported when it ends: as long again as the last run took, and half of that, is waited for.
-        let last = self.backups(device).max_by_key(|run| run.ended);
+        let last = self.backups(device).max_by_key(|run| (run.ended, Reverse(run.started)));
         let length = last.map_or(0, |run| run.ended.as_millis() - run.started.as_millis()).min(DAY_MS);
         let judging = &mut self.judging[device];
         if judging.schedule != schedule {
@@ -238,12 +251,15 @@ impl World {
             own_runs().filter(move |run| run.kind == kind && run.status != "failed").map(|run| run.ended)
         };
         let restore_tested = good("restore_test").max();
+        let restore_failed = own_runs().filter(|run| run.kind == "restore_test" && run.status == "failed");
+        let restore_failed = restore_failed.map(|run| run.ended).max().filter(|at| Some(*at) > restore_tested);
         let first_success = good("backup").min();
         let (total, in_scope) = (told.len() as i64, scope.len() as i64);
         let count = |is: &dyn Fn(&Told) -> bool| scope.iter().filter(|one| is(one)).count() as i64;
         let protected = count(&|one| one.is_protected);
         let never_succeeded = count(&|one| one.last_success.is_none());
-        let rule = Rule::of(&policy, &scope);
+        let judged: Vec<&Told> = scope.iter().copied().filter(|one| !one.is_disabled).collect();
+        let rule = Rule::of(&policy, &judged);
         let has_reports = scope.iter().any(|one| one.has_run);
         let mut reasons: Vec<Value> = Vec::new();
         let mut is_overdue = false;
@@ -257,12 +273,14 @@ impl World {
             }
         } else if !has_reports {
             reasons.extend((in_scope > 0).then(|| own("never_reported", "unknown", None)));
+        } else if judged.is_empty() {
+            grades[0] = name(scope.iter().map(|one| one.protection).max().unwrap_or(0));
         } else {
-            let since = restore_tested
-                .or(first_success)
-                .zip(policy.verification.1)
-                .map(|(since, days)| since.plus_ms(days * DAY_MS));
-            is_overdue = since.is_some_and(|since| now > since);
+            let from = restore_tested.or(first_success).max(self.first_reports.get(&customer).copied());
+            let due = from.filter(|_| restore_tested.or(first_success).is_some()).zip(policy.verification.1);
+            let due = due.map(|(from, days)| from.plus_ms(days * DAY_MS)).filter(|due| now > *due);
+            let since = due.into_iter().chain(restore_failed).min();
+            is_overdue = since.is_some();
             if is_overdue {
                 reasons.push(own("restore_test_overdue", "warning", since));
             }
@@ -328,123 +346,6 @@ impl World {
         let from = now.plus_ms(-DAY_MS);
         (count(&|at, _| at > from), (0..28).rev().map(day).collect())
     }
-
-    /// How a device stands; none of one that is not backed up.
-    fn tell_device(&self, device: usize, now: Timestamp) -> Option<Told> {
-        let machine = self.machines[device];
-        let policy = self.policy(machine.customer, Some(device));
-        let mut backups: Vec<&Run> = self.backups(device).collect();
-        backups.sort_by_key(|run| run.ended);
-        let has_run = !backups.is_empty();
-        if matches!(machine.kind, Type::Network | Type::Printer) && !has_run {
-            return None;
-        }
-        let good: Vec<&Run> = backups.iter().copied().filter(|run| run.status != "failed").collect();
-        let last_success = good.last().map(|run| run.ended);
-        let failing = tell_failing(&backups, now);
-        let verifications = |is_good: bool, target: Option<&str>| {
-            let own = self
-                .runs
-                .iter()
-                .filter(|run| run.device == device && run.kind == "verify" && (run.status != "failed") == is_good);
-            own.filter(|run| target.is_none_or(|target| run.target == target)).map(|run| run.ended).max()
-        };
-        let mut told = Told {
-            is_excluded: policy.excluded.contains(&device),
-            has_run,
-            is_protected: false,
-            last_success,
-            failures: failing.iter().map(|(failures, _)| *failures).max().unwrap_or(0),
-            verified: verifications(true, None),
-            is_verified: false,
-            is_overdue: false,
-            size: good.last().map_or(0, |run| run.size),
-            targets: BTreeSet::new(),
-            protection: 0,
-            recovery: 0,
-            reasons: Vec::new(),
-        };
-        let reason = |code: &str, severity: &str, since: Timestamp| json!([code, severity, device, since]);
-        if !policy.enabled {
-            let own = self.levels.get(&Owner::Device(device)).and_then(|level| level.enabled);
-            if own == Some(false) {
-                told.protection = 1;
-                told.reasons.push(json!(["disabled", "unknown", device, machine.known_since]));
-            }
-            return Some(told);
-        }
-        let rpo_ms = HOUR_MS * if is_workstation(machine.kind) { policy.rpo.1 } else { policy.rpo.0 };
-        let age = |since: Timestamp| match now.as_millis() - since.as_millis() {
-            age if age > 2 * rpo_ms => 3,
-            age if age > rpo_ms => 2,
-            _ => 0,
-        };
-        match (has_run, last_success) {
-            (false, _) => {
-                told.reasons.push(reason("never_reported", name(age(machine.known_since).max(1)), machine.known_since));
-            }
-            (true, None) => told.reasons.push(reason("never_succeeded", "critical", backups[0].ended)),
-            (true, Some(last)) if age(last) > 0 => {
-                told.reasons.push(reason("rpo_missed", name(age(last)), last.plus_ms(rpo_ms)));
-            }
-            (true, Some(_)) => told.is_protected = true,
-        }
-        let alarming = failing.iter().filter(|(failures, _)| *failures >= policy.alert);
-        if let Some(since) = alarming.map(|(_, since)| *since).min() {
-            told.reasons.push(reason("failures", "warning", since));
-        }
-        let epoch = self.judging[device].epoch;
-        let last_run = backups.last().map(|run| run.ended);
-        let mut missed =
-            self.missed().filter(|slot| slot.device == device && slot.epoch == epoch && Some(slot.at) > last_run);
-        if let Some(slot) = missed.next() {
-            told.reasons.push(reason("missed_run", "warning", slot.at));
-        }
-        told.protection = told.reasons.iter().map(|one| rank(one[1].as_str().unwrap())).max().unwrap_or(0);
-        for target in &policy.targets {
-            let last = good.iter().filter(|run| run.target == target.name).map(|run| run.ended).max();
-            if last.is_some_and(|last| age(last) == 0) {
-                told.targets.insert(target.name);
-            }
-        }
-        let Some(first) = good.first() else { return Some(told) };
-        let all_targets: BTreeSet<&str> = self.runs.iter().map(|run| run.target).collect();
-        let errors = all_targets.into_iter().filter_map(|target| {
-            verifications(false, Some(target)).filter(|at| Some(*at) >= verifications(true, Some(target)))
-        });
-        let errors = errors.min();
-        if let Some(since) = errors {
-            told.reasons.push(reason("errors_found", "critical", since));
-            told.recovery = 3;
-        }
-        if let Some(days) = policy.verification.0 {
-            let since = told.verified.unwrap_or(first.ended).plus_ms(days * DAY_MS);
-            told.is_overdue = now > since;
-            if told.is_overdue {
-                told.reasons.push(reason("verification_overdue", "warning", since));
-                told.recovery = told.recovery.max(2);
-            }
-        }
-        told.is_verified = told.verified.is_some() && !told.is_overdue && errors.is_none();
-        Some(told)
-    }
-}
-
-/// Failures in a row of each job on each target, and since when. What did not run for 35 days is forgotten.
-fn tell_failing(backups: &[&Run], now: Timestamp) -> Vec<(i64, Timestamp)> {
-    let jobs: BTreeSet<(&str, &str)> = backups.iter().map(|run| (run.job, run.target)).collect();
-    let mut told = Vec::new();
-    for job in jobs {
-        let own = || backups.iter().filter(|run| (run.job, run.target) == job);
-        let last_success = own().filter(|run| run.status != "failed").map(|run| run.ended).max();
-        let failed: Vec<Timestamp> = own().map(|run| run.ended).filter(|ended| Some(*ended) > last_success).collect();
-        if let (Some(first), Some(last)) = (failed.iter().min(), failed.iter().max())
-            && last.plus_ms(35 * DAY_MS) >= now
-        {
-            told.push((failed.len() as i64, *first));
-        }
-    }
-    told
 }
 
 struct Policy {
@@ -455,24 +356,6 @@ struct Policy {
     verification: (Option<i64>, Option<i64>),
     alert: i64,
     excluded: Vec<usize>,
-}
-
-/// How a device stands. Grades are numbers: see `rank`.
-#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
-struct Told {
-    is_excluded: bool,
-    has_run: bool,
-    is_protected: bool,
-    last_success: Option<Timestamp>,
-    failures: i64,
-    verified: Option<Timestamp>,
-    is_verified: bool,
-    is_overdue: bool,
-    size: i64,
-    targets: BTreeSet<&'static str>,
-    protection: i64,
-    recovery: i64,
-    reasons: Vec<Value>,
 }
 
 pub const GRADES: [&str; 4] = ["ok", "unknown", "warning", "critical"];

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Policy, Target, Told};
+use super::device::Told;
+use super::{Policy, Target};
 
 /// The 3-2-1-1-0 rule.
 pub struct Rule {
@@ -16,8 +17,9 @@ pub struct Rule {
 }
 
 impl Rule {
-    pub fn of(policy: &Policy, scope: &[&Told]) -> Rule {
-        let counts = |target: &&Target| !scope.is_empty() && scope.iter().all(|one| one.targets.contains(target.name));
+    pub fn of(policy: &Policy, judged: &[&Told]) -> Rule {
+        let counts =
+            |target: &&Target| !judged.is_empty() && judged.iter().all(|one| one.targets.contains(target.name));
         let counting: Vec<&Target> = policy.targets.iter().filter(counts).collect();
         let media: BTreeSet<&str> = counting.iter().map(|target| target.media).chain(["disk"]).collect();
         Rule {
@@ -25,7 +27,7 @@ impl Rule {
             media: media.len(),
             offsite: counting.iter().any(|target| target.offsite),
             immutable: counting.iter().any(|target| target.immutable),
-            zero_errors: !scope.is_empty() && scope.iter().all(|one| one.is_verified),
+            zero_errors: !judged.is_empty() && judged.iter().all(|one| one.is_verified),
         }
     }
 
