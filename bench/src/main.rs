@@ -5,6 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
+mod analytics;
 mod backups;
 mod bare_server;
 mod bare_sqlite;
@@ -45,10 +46,11 @@ const USAGE: &str = "usage: bench store-sqlite | store-postgres | read | start |
     hostile [unread | reports | names | uploads] |\n\
     workflows-steps | workflows-latency | workflows-fairness | inventory-ingest | inventory-export [--keep FOLDER] |\n\
     inventory-lists [--keep FOLDER] | clouds-sync | backups-ingest | backups-aggregate | backups-clock |\n\
+    analytics-tenant | analytics-platform | analytics-metering | analytics-tickets |\n\
     search [--documents N] [--keep FOLDER] [--connections N] [--quick] [--only rebuild | queries | changes | writes] | all\n\
     rounds and sizes: see README.md";
 
-const ALL: [&str; 30] = [
+const ALL: [&str; 34] = [
     "store-sqlite",
     "store-postgres",
     "read",
@@ -78,6 +80,10 @@ const ALL: [&str; 30] = [
     "backups-ingest",
     "backups-aggregate",
     "backups-clock",
+    "analytics-tenant",
+    "analytics-platform",
+    "analytics-metering",
+    "analytics-tickets",
     "search",
 ];
 
@@ -126,6 +132,10 @@ fn run(arguments: &[&str]) -> Outcome {
         ["backups-ingest"] => backups::ingest::run(),
         ["backups-aggregate"] => backups::aggregate::run(),
         ["backups-clock"] => backups::clock::run(),
+        ["analytics-tenant"] => analytics::tenant::run(),
+        ["analytics-platform"] => analytics::platform::run(),
+        ["analytics-metering"] => analytics::metering::run(),
+        ["analytics-tickets"] => analytics::tickets::run(),
         ["search", more @ ..] => search::run(more),
         ["all"] => {
             for part in ALL {

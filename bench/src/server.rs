@@ -164,13 +164,28 @@ pub fn make_key_of(server: &Server, data: &Path, slug: &str) -> Outcome<String> 
 
 /// The same, with the tenant's id before the key; `store` says where the records are if not in the data folder.
 pub fn make_tenant(server: &Server, data: &Path, store: &[&str], slug: &str) -> Outcome<(String, String)> {
+    make_tenant_by(server, data, store, slug, (&[], "*"))
+}
+
+/// A tenant of this name with an operator of the platform, and a key of theirs that may read the figures of all tenants.
+pub fn make_operator_key(server: &Server, data: &Path, slug: &str) -> Outcome<String> {
+    make_tenant_by(server, data, &[], slug, (&["--platform-operator"], "platform:read")).map(|(_, key)| key)
+}
+
+fn make_tenant_by(
+    server: &Server,
+    data: &Path,
+    store: &[&str],
+    slug: &str,
+    (person, scope): (&[&str], &str),
+) -> Outcome<(String, String)> {
     let whom = ["--tenant", slug, "--email", "bench@example.test"];
     let tenant = admin(data, &[&["tenant", "create", "--slug", slug, "--name", "Bench"], store].concat())?;
-    admin(data, &[&["user", "create", "--role", "admin"], whom.as_slice(), store].concat())?;
+    admin(data, &[&["user", "create", "--role", "admin"], person, whom.as_slice(), store].concat())?;
     let session = admin(data, &[&["session", "create"], whom.as_slice(), store].concat())?;
     let cookie = session["cookie"].as_str().ok_or("no cookie")?;
-    let body = r#"{"name":"bench","scopes":["*"]}"#;
-    let made = post_as(server.address, "/api/admin/api-keys", &format!("Cookie: {cookie}"), body)?;
+    let body = format!(r#"{{"name":"bench","scopes":["{scope}"]}}"#);
+    let made = post_as(server.address, "/api/admin/api-keys", &format!("Cookie: {cookie}"), &body)?;
     let record: Value = serde_json::from_str(&made.body)?;
     let key = record["key"].as_str().ok_or_else(|| format!("no key was made: {}", made.body))?;
     Ok((tenant["id"].as_str().ok_or("a tenant without an id")?.to_owned(), key.to_owned()))

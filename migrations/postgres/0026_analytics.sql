@@ -2,7 +2,7 @@
 
 -- Facts that have not been added up yet: written with the change that they are of.
 CREATE TABLE facts_queue (
-    id BIGINT PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    id BIGINT NOT NULL PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     tenant_id TEXT COLLATE "C" NOT NULL,
     at BIGINT NOT NULL,
     -- When the record was created, if its figures are also asked for by that.
@@ -52,6 +52,16 @@ CREATE INDEX cohorts_by_change ON cohorts (tenant_id, changed_on);
 ALTER TABLE keyring_nodes ADD COLUMN version TEXT COLLATE "C";
 ALTER TABLE keyring_nodes ADD COLUMN started_at BIGINT;
 
+-- What was there before there were facts, and how far it has been counted, by tenant.
+CREATE TABLE fact_backfills (
+    tenant_id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    kind TEXT COLLATE "C" NOT NULL,
+    position TEXT COLLATE "C" NOT NULL,
+    -- The time of the tenant's clock then.
+    at BIGINT NOT NULL
+);
+INSERT INTO fact_backfills (tenant_id, kind, position, at) SELECT tenant_id, 'tickets', '', last_at FROM tenant_clocks;
+
 ALTER TABLE facts_queue ENABLE ROW LEVEL SECURITY;
 ALTER TABLE facts_queue FORCE ROW LEVEL SECURITY;
 CREATE POLICY tenant ON facts_queue USING (tenant_id = current_setting('tc.tenant', true) OR current_setting('tc.tenant', true) = '*');
@@ -64,3 +74,6 @@ CREATE POLICY tenant ON rollups USING (tenant_id = current_setting('tc.tenant', 
 ALTER TABLE cohorts ENABLE ROW LEVEL SECURITY;
 ALTER TABLE cohorts FORCE ROW LEVEL SECURITY;
 CREATE POLICY tenant ON cohorts USING (tenant_id = current_setting('tc.tenant', true) OR current_setting('tc.tenant', true) = '*');
+ALTER TABLE fact_backfills ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fact_backfills FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON fact_backfills USING (tenant_id = current_setting('tc.tenant', true) OR current_setting('tc.tenant', true) = '*');

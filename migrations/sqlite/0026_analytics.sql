@@ -2,7 +2,7 @@
 
 -- Facts that have not been added up yet: written with the change that they are of.
 CREATE TABLE facts_queue (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     tenant_id TEXT NOT NULL,
     at INTEGER NOT NULL,
     -- When the record was created, if its figures are also asked for by that.
@@ -51,3 +51,13 @@ CREATE INDEX cohorts_by_change ON cohorts (tenant_id, changed_on);
 -- What the platform tells of its nodes.
 ALTER TABLE keyring_nodes ADD COLUMN version TEXT;
 ALTER TABLE keyring_nodes ADD COLUMN started_at INTEGER;
+
+-- What was there before there were facts, and how far it has been counted, by tenant.
+CREATE TABLE fact_backfills (
+    tenant_id TEXT NOT NULL PRIMARY KEY,
+    kind TEXT NOT NULL,
+    position TEXT NOT NULL,
+    -- The time of the tenant's clock then.
+    at INTEGER NOT NULL
+) STRICT;
+INSERT INTO fact_backfills (tenant_id, kind, position, at) SELECT tenant_id, 'tickets', '', last_at FROM tenant_clocks;

@@ -6,6 +6,9 @@
 //! of them every second.
 
 mod answer;
+pub mod backfill {
+    pub mod store;
+}
 mod buckets;
 mod csv;
 pub mod fold {
@@ -14,7 +17,10 @@ pub mod fold {
 mod grain;
 pub mod platform;
 mod query;
-mod report;
+pub mod rebuild {
+    pub mod store;
+}
+pub mod report;
 mod rollups {
     pub mod store;
 }

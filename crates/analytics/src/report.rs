@@ -9,8 +9,10 @@ use figures::{Cell, Dimension, Figures, Group};
 use kernel::base::{Result, SECOND_MS, StringEnum, Timestamp};
 use tickets::{Priority, TicketStatus};
 
+use crate::fold::store::OTHER_MEMBER;
 use crate::grain::{END_OF_TIME, Grain, START_OF_TIME, cover_range};
-use crate::rollups::store::{FigureReader, SumRow, TimeRange};
+use crate::rollups::store::SumRow;
+pub use crate::rollups::store::{FigureReader, TimeRange};
 use crate::shown::{
     ApiUsageAnalytics, ApiUsageBucket, ApiUsageFamily, ApiUsageTotals, BackupBucket, BackupFamily, DeviceBucket,
     DeviceFamily, Families, Family, KeyUsage, Measured, OrganizationTickets, RouteUsage, SearchBucket, SearchFamily,
@@ -187,10 +189,20 @@ async fn read_api_usage(reader: FigureReader<'_>, sums: &ReportSums) -> Result<A
     Ok(ApiUsageFamily { totals, series: sums.series(|start, figures| ApiUsageBucket { start, figures }) })
 }
 
-/// The most requests first.
-fn most_used(groups: BTreeMap<String, Figures>) -> Vec<(String, Figures)> {
+/// Keys and routes that are listed one by one.
+const LISTED_MAX: usize = 200;
+
+/// The most requests first; beyond the limit they are added up.
+fn most_used(mut groups: BTreeMap<String, Figures>) -> Vec<(String, Figures)> {
+    let mut other = groups.remove(OTHER_MEMBER).unwrap_or_default();
     let mut rows: Vec<(String, Figures)> = groups.into_iter().filter(|(_, figures)| !figures.is_empty()).collect();
     rows.sort_by_key(|(_, figures)| std::cmp::Reverse(figures.count(figures::cells::REQUESTS)));
+    for (_, figures) in rows.drain(LISTED_MAX.min(rows.len())..) {
+        other.add_figures(&figures);
+    }
+    if !other.is_empty() {
+        rows.push((OTHER_MEMBER.to_owned(), other));
+    }
     rows
 }
 

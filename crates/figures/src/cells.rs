@@ -104,6 +104,10 @@ pub const LEVELS: [Cell; 18] = [
     DEVICES_PROTECTED,
 ];
 
+/// What is metered, and whose facts are kept for a short time only.
+pub const METERED: [Cell; 7] =
+    [REQUESTS, ERRORS, THROTTLED, LATENCY_US, SEARCHES, SEARCHES_WITHOUT_RESULT, SEARCH_LATENCY_US];
+
 /// By API key; the empty member is that of sessions.
 pub const KEY: Dimension = Dimension(1);
 /// By method and path.

@@ -76,7 +76,7 @@ pub async fn answer_search(
 
 /// Counts a search once, not each of its pages.
 fn meter_search(app: &App, tenant: TenantId, took: Duration, found: u64) {
-    app.usage.add_usage(tenant, |usage| {
+    app.usage.add_usage(tenant, app.env.now(), |usage| {
         let figures = usage.group_mut(Dimension::NONE, "");
         figures.add_count(SEARCHES, 1);
         figures.add_count(SEARCHES_WITHOUT_RESULT, i64::from(found == 0));

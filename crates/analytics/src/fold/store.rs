@@ -17,9 +17,9 @@ use kernel::store::{Db, FromRow, PendingRows, Purpose, Row, Tx, Value};
 use crate::grain::{Grain, clamp_time};
 
 kernel::statements! {
-    NEXT = "SELECT id FROM facts_queue ORDER BY id LIMIT 1";
+    NEXT_QUEUED = "SELECT id FROM facts_queue ORDER BY id LIMIT 1";
     /// In the order in which they were written.
-    TAKE = "DELETE FROM facts_queue WHERE id IN (SELECT id FROM facts_queue ORDER BY id LIMIT $1)
+    TAKE_FACTS = "DELETE FROM facts_queue WHERE id IN (SELECT id FROM facts_queue ORDER BY id LIMIT $1)
         RETURNING id, tenant_id, at, born_at, expires_at, body";
     KEEP = "INSERT INTO facts (tenant_id, at, id, born_at, expires_at, body) VALUES ($1, $2, $3, $4, $5, $6)";
     ROLLUP = "SELECT body FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3 AND start = $4 AND member = $5";
@@ -44,7 +44,7 @@ const BATCHES_MAX: usize = 200;
 pub const PLATFORM: &str = "";
 
 /// What is summed of each tenant for the platform's list of them.
-const OF_TENANTS: [Cell; 3] = [REQUESTS, TICKETS_CREATED, DEVICES];
+pub const OF_TENANTS: [Cell; 3] = [REQUESTS, TICKETS_CREATED, DEVICES];
 /// Members of a dimension in a day. A tenant has at most 100 API keys at a time.
 const MEMBERS_PER_DAY_MAX: i64 = 200;
 /// Under which those beyond are counted.
@@ -57,7 +57,7 @@ pub const BIRTH_GRAINS: [Grain; 3] = [Grain::Quarter, Grain::Day, Grain::Week];
 
 /// Writes what this node has metered. Also called once before the process ends.
 pub async fn write_usage(node: &ServerNode) -> Result<()> {
-    node.usage.write_usage(&node.store.system(Purpose::Jobs), &node.env).await
+    node.usage.write_usage(&node.store.system(Purpose::Jobs)).await
 }
 
 /// Adds up what is in the queue.
@@ -65,7 +65,9 @@ pub async fn fold_facts(node: &ServerNode) -> Result<()> {
     let system = node.store.system(Purpose::Jobs);
     for _ in 0..BATCHES_MAX {
         // A queue without facts is read, not written.
-        if system.find::<i64>(NEXT, args![]).await?.is_none() || fold_batch(&system).await? < BATCH_FACTS as usize {
+        if system.find::<i64>(NEXT_QUEUED, args![]).await?.is_none()
+            || fold_batch(&system).await? < BATCH_FACTS as usize
+        {
             break;
         }
     }
@@ -79,7 +81,7 @@ pub async fn fold_batch(system: &Db) -> Result<usize> {
             if !tx.try_lock(LOCK).await? {
                 return Ok(0);
             }
-            let facts: Vec<QueuedFact> = tx.list(TAKE, args![BATCH_FACTS]).await?;
+            let facts: Vec<QueuedFact> = tx.list(TAKE_FACTS, args![BATCH_FACTS]).await?;
             let mut sums = Sums::default();
             let mut kept = Vec::with_capacity(facts.len());
             for fact in &facts {
@@ -216,6 +218,19 @@ impl Sums {
         }
     }
 
+    /// The sums of a tenant in one grain, by start and member.
+    pub fn of_tenant(&self, tenant: &str, dimension: Dimension, grain: Grain) -> Vec<((i64, String), Figures)> {
+        let is_of = |key: &RollupKey| key.tenant == tenant && key.dimension == dimension && key.grain == grain;
+        let rows = self.rollups.iter().filter(|(key, _)| is_of(key));
+        rows.map(|(key, figures)| ((key.start, key.member.clone()), figures.clone())).collect()
+    }
+
+    /// The rows of a tenant's cohorts.
+    pub fn cohort_rows(&self, tenant: &str) -> Vec<Vec<Value>> {
+        let rows = self.cohorts.iter().filter(|(key, _)| key.tenant == tenant);
+        rows.map(|(key, groups)| cohort_row(key, groups.clone())).collect()
+    }
+
     /// Adds the sums to the rows. All rows are asked for before the first is awaited.
     pub async fn save(mut self, tx: &mut Tx) -> Result<()> {
         self.limit_members(tx).await?;
@@ -298,12 +313,16 @@ async fn save_cohorts(tx: &mut Tx, cohorts: BTreeMap<CohortKey, BTreeMap<Group, 
                 groups.entry(group).or_default().add_figures(&figures);
             }
         }
-        let entries: Vec<(Group, Figures)> = groups.into_iter().filter(|(_, figures)| !figures.is_empty()).collect();
-        let mut values = key.to_values();
-        values.push(entries_to_bytes(&entries).into());
-        saved.push(values);
+        saved.push(cohort_row(&key, groups));
     }
     tx.defer_exec_each(SAVE_COHORT, saved).await
+}
+
+fn cohort_row(key: &CohortKey, groups: BTreeMap<Group, Figures>) -> Vec<Value> {
+    let entries: Vec<(Group, Figures)> = groups.into_iter().filter(|(_, figures)| !figures.is_empty()).collect();
+    let mut values = key.to_values();
+    values.push(entries_to_bytes(&entries).into());
+    values
 }
 
 impl RollupKey {

@@ -4,12 +4,17 @@ use feature_kit::Feature;
 use kernel::jobs::Retention;
 
 use super::routes;
-use crate::{fold, rollups};
+use crate::{backfill, fold, rebuild, rollups};
 
 pub const FEATURE: Feature = Feature {
     name: "tenant analytics",
     operations: routes::mount,
-    statements: &[fold::store::STATEMENTS, rollups::store::STATEMENTS],
+    statements: &[
+        backfill::store::STATEMENTS,
+        fold::store::STATEMENTS,
+        rebuild::store::STATEMENTS,
+        rollups::store::STATEMENTS,
+    ],
     retention: &[Retention { sql: fold::store::CLEAN_FACTS, before: |_, now| now }],
     ..Feature::NEW
 };

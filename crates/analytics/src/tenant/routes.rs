@@ -11,10 +11,14 @@ use crate::answer::{AnalyticsAnswer, stream_rows};
 use crate::query::{FigureFormat, FigureQuery};
 use crate::report::read_families;
 use crate::rollups::store::FigureReader;
+use crate::shown::Family;
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
-    api.add_tenant_routes(operations!(read_tenant_analytics)).add_schema::<TenantAnalytics>()
+    api.add_tenant_routes(operations!(read_tenant_analytics))
+        .add_schema::<TenantAnalytics>()
+        .add_schema::<Family>()
+        .add_schema::<FigureFormat>()
 }
 
 const PATH: &str = "/api/analytics/tenant";

@@ -37,7 +37,8 @@ pub struct BackupConfigBody {
     /// Failures in a row from which on a device has the reason `failures`.
     #[schema(minimum = 1, maximum = 100)]
     alert_after_failures: Option<i64>,
-    /// Devices that are not backed up, and why.
+    /// Devices that are not backed up, and why: of any organization in the policy of the tenant, of its own in that of an
+    /// organization, and none in that of a device.
     #[schema(max_items = 1000)]
     excluded_devices: Option<Vec<ExcludedDevice>>,
 }

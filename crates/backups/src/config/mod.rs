@@ -2,6 +2,7 @@
 
 pub mod feature;
 pub mod input;
+pub mod lower;
 pub mod routes;
 pub mod store;
 

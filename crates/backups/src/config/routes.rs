@@ -70,7 +70,7 @@ pub async fn get_config(caller: Access<Reading>, query: QueryString<ConfigOwner>
 ///
 /// What is omitted is inherited from the level above; objects and lists are inherited whole. Fields that contradict each other
 /// or what is inherited are 422: a schedule that cannot meet the RPO, a retention shorter than the RPO, `immutable_days` of a
-/// target that is not immutable.
+/// target that is not immutable. So is a change that levels below would contradict with what they set themselves.
 #[utoipa::path(
     put, path = PATH, tag = "Recovery", operation_id = "replace_backup_config", params(QueryString<ConfigOwner>),
     request_body = super::input::BackupConfigBody

@@ -101,7 +101,7 @@ pub struct JobOutcome {
     pub files: Option<i64>,
 }
 
-/// Why a run is not a success.
+/// Why a run is not a success, or what is wrong with one that is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = BackupJobReason)]
 pub struct JobReason {

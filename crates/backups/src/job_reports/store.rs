@@ -66,13 +66,19 @@ pub fn judge_report(mut report: JobReport) -> JudgedReport {
 
 fn accept_declared(declared: DeclaredRun) -> Verdict {
     let DeclaredRun { status, message, size_bytes, tool_name } = declared;
-    let message = message.filter(|_| status != RunStatus::Success);
+    let silent = match status {
+        RunStatus::Success => None,
+        RunStatus::Warning => Some("The script reported a warning and no message."),
+        RunStatus::Failed | RunStatus::Missed => Some("The script reported a failure and no message."),
+    };
+    let message = message.filter(|message| !message.is_empty());
+    let detail = silent.map(|silent| message.unwrap_or_else(|| silent.to_owned()));
     Verdict {
         tool: Tool::Other,
         tool_name,
         exit_code: None,
         status,
-        reasons: message.map(|detail| JobReason { code: "declared".to_owned(), detail }).into_iter().collect(),
+        reasons: detail.map(|detail| JobReason { code: "declared".to_owned(), detail }).into_iter().collect(),
         outcome: JobOutcome { size_bytes, ..JobOutcome::default() },
         has_found_errors: status == RunStatus::Failed,
     }
@@ -124,12 +130,18 @@ pub async fn save_report(db: &Db, reach: IngestReach, judged: JudgedReport) -> R
         // A body may take minutes to arrive; a key that was revoked meanwhile is refused.
         ingest_keys::confirm_ingest_key(tx, reach.key_id).await?;
         let JudgedReport { report, verdict } = judged;
-        let Verdict { tool, tool_name, exit_code, status, reasons, outcome, has_found_errors } = verdict;
+        let Verdict { tool, tool_name, exit_code, status, mut reasons, outcome, has_found_errors } = verdict;
         let device = resolve_device(tx, reach, &report.device).await?;
         if let Some(before) = find_accepted(tx, &report, &device).await? {
             return Ok(SavedReport::Repeated(before));
         }
         report.check_times(now)?;
+        if report.kind == JobKind::Backup {
+            // After what the tool says: the first reason is why a run failed.
+            let policy = update.get_device_policy(tx, &device).await?;
+            let unknown = policy.explain_unknown_target(&report.target);
+            reasons.extend(unknown.map(|detail| JobReason { code: "unknown_target".to_owned(), detail }));
+        }
         let run = JobRun {
             id: JobRunId::new(tx.env()),
             external_id: report.external_id,

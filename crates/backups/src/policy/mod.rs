@@ -4,6 +4,8 @@
 
 pub mod store;
 
+use std::collections::HashMap;
+
 use feature_kit::schedule::CronSchedule;
 use fleet::devices::{DeviceId, Type};
 use kernel::base::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
@@ -260,6 +262,22 @@ impl BackupPolicy {
         self.targets.is_empty() || self.targets.iter().any(|target| target.name == name)
     }
 
+    /// Why a backup on a target is no copy that the policy asks for; none if it is one, or if the policy names no targets.
+    pub fn explain_unknown_target(&self, target: &str) -> Option<String> {
+        (!self.uses_target(target))
+            .then(|| format!("The policy names {}; this run is on \"{target}\".", self.list_target_names()))
+    }
+
+    /// Such as `nas, b2 and tape`.
+    pub fn list_target_names(&self) -> String {
+        let names: Vec<&str> = self.targets.iter().map(|target| target.name.as_str()).collect();
+        match names.split_last() {
+            Some((last, [])) => (*last).to_owned(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+            None => String::new(),
+        }
+    }
+
     pub fn excludes_device(&self, id: DeviceId) -> bool {
         self.excluded_devices.iter().any(|excluded| excluded.id == id)
     }
@@ -270,18 +288,45 @@ impl BackupPolicy {
 pub struct PolicyConflict {
     pub pointer: &'static str,
     pub detail: String,
+    /// The fields that contradict each other.
+    pub between: &'static [PolicyField],
+}
+
+/// A field that may contradict another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyField {
+    Schedule,
+    RpoHours,
+    Retention,
+}
+
+impl PolicyField {
+    pub fn pointer(self) -> &'static str {
+        match self {
+            PolicyField::Schedule => "/schedule",
+            PolicyField::RpoHours => "/rpo_hours",
+            PolicyField::Retention => "/retention",
+        }
+    }
+
+    /// Whether two policies in force differ in it.
+    pub fn differs(self, one: &BackupPolicy, other: &BackupPolicy) -> bool {
+        match self {
+            PolicyField::Schedule => one.schedule != other.schedule,
+            PolicyField::RpoHours => one.rpo_hours != other.rpo_hours,
+            PolicyField::Retention => one.retention != other.retention,
+        }
+    }
 }
 
 /// Contradictions of a policy in force that a level takes part in. Each is reported at a field which that level sets.
-pub fn find_conflicts(policy: &BackupPolicy, set: &PolicyLevel) -> Vec<PolicyConflict> {
+pub fn find_conflicts(policy: &BackupPolicy, set: &PolicyLevel, meter: &mut GapMeter) -> Vec<PolicyConflict> {
     let mut conflicts = Vec::new();
-    // In UTC: the hour that a change of clocks adds once a year is no fault of the schedule.
-    let schedule = policy.schedule.as_ref().and_then(|given| CronSchedule::parse(&given.cron, "UTC").ok());
-    let gaps = schedule.as_ref().map(measure_gaps);
+    let gaps = policy.schedule.as_ref().and_then(|given| meter.measure(&given.cron));
     let gap_ms = gaps.map(|gaps| gaps.longest_ms);
     if gaps.is_some_and(|gaps| gaps.shortest_ms < SHORTEST_GAP_MS) && set.schedule.is_some() {
         let detail = "asks for a run more often than every 15 minutes".to_owned();
-        conflicts.push(PolicyConflict { pointer: "/schedule/cron", detail });
+        conflicts.push(PolicyConflict { pointer: "/schedule/cron", detail, between: &[PolicyField::Schedule] });
     }
     let (server, workstation) = (policy.rpo_hours.server, policy.rpo_hours.workstation);
     if let Some(gap_ms) = gap_ms
@@ -292,7 +337,8 @@ pub fn find_conflicts(policy: &BackupPolicy, set: &PolicyLevel) -> Vec<PolicyCon
         let hours = gap_ms.div_euclid(HOUR_MS);
         let detail =
             format!("the schedule leaves {hours} hours between two runs, and the RPO of servers is {server} hours");
-        conflicts.push(PolicyConflict { pointer, detail });
+        let between = &[PolicyField::RpoHours, PolicyField::Schedule];
+        conflicts.push(PolicyConflict { pointer, detail, between });
     }
     let kept_hours = kept_hours(&policy.retention, gap_ms);
     let rpos = [(server, "servers"), (workstation, "workstations")];
@@ -303,7 +349,9 @@ pub fn find_conflicts(policy: &BackupPolicy, set: &PolicyLevel) -> Vec<PolicyCon
         let detail = format!(
             "the retention reaches back {kept_hours} hours, which is shorter than the RPO of {whom}: {rpo} hours"
         );
-        conflicts.push(PolicyConflict { pointer, detail });
+        // Of `keep_last` the schedule says how far back it reaches.
+        let between = &[PolicyField::RpoHours, PolicyField::Retention, PolicyField::Schedule];
+        conflicts.push(PolicyConflict { pointer, detail, between });
     }
     conflicts
 }
@@ -326,15 +374,48 @@ const GAPS_FROM: Timestamp = Timestamp::from_millis(1_767_571_200_000);
 
 /// The shortest and the longest time between two runs.
 #[derive(Clone, Copy)]
-struct ScheduleGaps {
+pub struct ScheduleGaps {
     shortest_ms: i64,
     longest_ms: i64,
 }
 
-fn measure_gaps(schedule: &CronSchedule) -> ScheduleGaps {
+/// Measures the gaps of schedules, of each once.
+pub struct GapMeter {
+    known: HashMap<String, Option<ScheduleGaps>>,
+    /// How many more runs are looked at, of all schedules together.
+    runs_left: usize,
+}
+
+impl Default for GapMeter {
+    /// For one policy.
+    fn default() -> Self {
+        GapMeter::new(GAP_RUNS_MAX)
+    }
+}
+
+impl GapMeter {
+    pub fn new(runs_max: usize) -> Self {
+        GapMeter { known: HashMap::new(), runs_left: runs_max }
+    }
+
+    /// None of a schedule that is not looked at any more.
+    fn measure(&mut self, cron: &str) -> Option<ScheduleGaps> {
+        if let Some(known) = self.known.get(cron) {
+            return *known;
+        }
+        // In UTC: the hour that a change of clocks adds once a year is no fault of the schedule.
+        let schedule = CronSchedule::parse(cron, "UTC").ok().filter(|_| self.runs_left > 0);
+        let gaps = schedule.map(|schedule| measure_gaps(&schedule, &mut self.runs_left));
+        self.known.insert(cron.to_owned(), gaps);
+        gaps
+    }
+}
+
+fn measure_gaps(schedule: &CronSchedule, runs_left: &mut usize) -> ScheduleGaps {
     let mut gaps = ScheduleGaps { shortest_ms: i64::MAX, longest_ms: 0 };
     let Some(mut at) = schedule.next_after(GAPS_FROM) else { return ScheduleGaps { longest_ms: i64::MAX, ..gaps } };
-    for _ in 0..GAP_RUNS_MAX {
+    for _ in 0..GAP_RUNS_MAX.min(*runs_left) {
+        *runs_left -= 1;
         let Some(next) = schedule.next_after(at) else { return ScheduleGaps { longest_ms: i64::MAX, ..gaps } };
         let gap_ms = next.as_millis() - at.as_millis();
         gaps = ScheduleGaps { shortest_ms: gaps.shortest_ms.min(gap_ms), longest_ms: gaps.longest_ms.max(gap_ms) };

@@ -174,6 +174,7 @@ impl<'a> DeviceJudge<'a> {
                 share.targets.insert(target.name.clone());
             }
         }
+        share.unknown_target = record.find_unknown_target(self.policy).map(str::to_owned);
         let Some(first_success_at) = record.first_success_at else { return };
         let counts = &mut share.counts;
         let damaged_since = record.damaged_targets().map(|(_, since)| since).min();

@@ -107,10 +107,14 @@ pub struct Reason {
     /// The device; null for a reason of the organization as a whole.
     #[schema(value_type = Option<String>, required)]
     pub device_id: Option<DeviceId>,
+    /// Its hostname, or else its display name.
+    #[schema(required)]
+    pub device_name: Option<String>,
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
     /// Of `failures` and `never_succeeded`, and of `verification_overdue` and `restore_test_overdue` where one failed: the job
-    /// that failed last, its target, and why it failed. Of `errors_found`: where.
+    /// that failed last, its target, and why it failed. Of `errors_found`: where. Of `too_few_copies` and
+    /// `no_offsite`: on which targets newest backups are that the policy does not name.
     #[schema(required)]
     pub detail: Option<String>,
 }

@@ -206,10 +206,13 @@ pub fn judge_organization(record: &OrganizationRecord, policy: &BackupPolicy, no
         findings: Vec::new(),
         next_at: None,
     };
+    let unknown_targets = describe_unknown_targets(sums, policy);
     let mut add = |code, severity| {
         let known = record.findings.iter().find(|known| known.code == code);
         let since = known.map_or(now, |known| known.since);
-        judgement.findings.push(Finding { code, severity, since, detail: None });
+        let is_of_targets = matches!(code, ReasonCode::TooFewCopies | ReasonCode::NoOffsite);
+        let detail = unknown_targets.clone().filter(|_| is_of_targets);
+        judgement.findings.push(Finding { code, severity, since, detail });
     };
     if !policy.enabled {
         add(ReasonCode::Disabled, Severity::Unknown);
@@ -255,6 +258,16 @@ pub fn judge_organization(record: &OrganizationRecord, policy: &BackupPolicy, no
         recoverability: recoverability_grade(counts, &judgement.findings),
     };
     judgement
+}
+
+/// Targets that devices use and the policy does not name, which is how a misspelt name looks.
+fn describe_unknown_targets(sums: &ShareSums, policy: &BackupPolicy) -> Option<String> {
+    let unknown: Vec<String> = sums.unknown_targets.keys().map(|target| format!("\"{target}\"")).collect();
+    let is_told = !unknown.is_empty() && !policy.targets.is_empty();
+    is_told.then(|| {
+        let (named, unknown) = (policy.list_target_names(), unknown.join(", "));
+        format!("The policy names {named}; devices have their newest backup on {unknown}.")
+    })
 }
 
 /// The restore test is overdue if none was done in time, or if the newest failed.

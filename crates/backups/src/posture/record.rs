@@ -300,6 +300,13 @@ impl DeviceRecord {
         }
     }
 
+    /// The target of the newest success, if the policy names targets and not that one.
+    pub fn find_unknown_target(&self, policy: &BackupPolicy) -> Option<&str> {
+        // Of two that ended together, the one that the policy names.
+        let newest = self.targets.iter().max_by_key(|(target, at)| (**at, policy.uses_target(target)));
+        newest.map(|(target, _)| target.as_str()).filter(|target| !policy.uses_target(target))
+    }
+
     /// Targets that are damaged, and since when.
     pub fn damaged_targets(&self) -> impl Iterator<Item = (&str, Timestamp)> {
         let all = self.verifications.iter();

@@ -77,6 +77,9 @@ pub struct DeviceShare {
     pub counts: ShareCounts,
     /// The targets of the policy with a fresh success.
     pub targets: BTreeSet<String>,
+    /// The target of its newest success, if the policy names targets and not that one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown_target: Option<String>,
 }
 
 /// Sums of what devices add.
@@ -87,18 +90,34 @@ pub struct ShareSums {
     pub counts: ShareCounts,
     /// Devices with a fresh success on each target.
     pub targets: BTreeMap<String, i64>,
+    /// Devices whose newest success is on a target that the policy does not name: some such targets. They are named in the
+    /// details of reasons, and nothing is judged by them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unknown_targets: BTreeMap<String, i64>,
 }
+
+/// Where every device has a target of its own that nobody knows, as many tell as much as all.
+const UNKNOWN_TARGETS_MAX: usize = 5;
 
 impl ShareSums {
     /// Adds what a device adds (`1`), or takes it away (`-1`).
     pub fn add(&mut self, share: &DeviceShare, by: i64) {
         self.counts.add(&share.counts, by);
         for target in &share.targets {
-            let devices = self.targets.entry(target.clone()).or_insert(0);
-            *devices += by;
-            if *devices <= 0 {
-                self.targets.remove(target);
-            }
+            add_devices(&mut self.targets, target, by);
         }
+        if let Some(target) = &share.unknown_target
+            && (self.unknown_targets.contains_key(target) || self.unknown_targets.len() < UNKNOWN_TARGETS_MAX)
+        {
+            add_devices(&mut self.unknown_targets, target, by);
+        }
+    }
+}
+
+fn add_devices(targets: &mut BTreeMap<String, i64>, target: &str, by: i64) {
+    let devices = targets.entry(target.to_owned()).or_insert(0);
+    *devices += by;
+    if *devices <= 0 {
+        targets.remove(target);
     }
 }

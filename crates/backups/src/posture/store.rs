@@ -92,6 +92,11 @@ impl PostureUpdate {
         Ok(stored.map(|stored| stored.record))
     }
 
+    /// The policy that holds for a device.
+    pub async fn get_device_policy(&mut self, tx: &mut Tx, device: &InventoryDevice) -> Result<BackupPolicy> {
+        self.policies.get_of_device(tx, device.organization_id, &device.id.to_string()).await
+    }
+
     /// Judges a device again. It may be new, have moved, or have run something.
     pub async fn update_device(
         &mut self,

@@ -24,9 +24,17 @@ pub struct CountedVm {
 impl CountedVm {
     pub fn new(stored: &StoredVm) -> Self {
         let details = &stored.record.details;
-        let is_live = stored.record.deleted_at.is_none() && details.state != MachineState::Terminated;
-        let rate = details.cost.as_ref().filter(|_| is_live).and_then(hourly_rate);
-        CountedVm { state: details.state, is_live, rate }
+        let counted = CountedVm::of(details.state, details.cost.as_ref());
+        match stored.record.deleted_at {
+            None => counted,
+            Some(_) => CountedVm { is_live: false, rate: None, ..counted },
+        }
+    }
+
+    /// Of a machine in the list.
+    pub fn of(state: MachineState, cost: Option<&VmCost>) -> Self {
+        let is_live = state != MachineState::Terminated;
+        CountedVm { state, is_live, rate: cost.filter(|_| is_live).and_then(hourly_rate) }
     }
 }
 

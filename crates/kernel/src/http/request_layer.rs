@@ -148,7 +148,8 @@ fn meter_request(
     let Some((tenant, key)) = context.metered().filter(|_| route.starts_with("/api/")) else { return };
     let key = key.map(|key| key.to_string()).unwrap_or_default();
     let status = response.status().as_u16();
-    app.usage.record_request(&MeteredRequest { tenant, key: &key, method, route, status, seconds });
+    let request = MeteredRequest { tenant, key: &key, method, route, status, seconds };
+    app.usage.record_request(&request, app.env.now());
 }
 
 /// Whether the answer tells its client to retry later.

@@ -12,10 +12,8 @@ use figures::cells::{ERRORS, KEY, LATENCY_US, REQUESTS, ROUTE, THROTTLED};
 use figures::{Dimension, Fact, Figures, Group};
 
 use super::request_metrics::method_label;
-use crate::base::Result;
-use crate::base::{Env, SECOND_MS, TenantId, lock_unpoisoned};
-use crate::store::Db;
-use crate::store::insert_facts;
+use crate::base::{Result, SECOND_MS, TenantId, Timestamp, lock_unpoisoned};
+use crate::store::{Db, FactRetention, insert_facts};
 
 /// Groups of one tenant between two writes: all routes, and more keys than a tenant has at a time.
 const GROUPS_MAX: usize = 500;
@@ -28,7 +26,14 @@ pub struct TenantUsage(HashMap<Group, Figures>);
 
 /// The meter of this node.
 #[derive(Default)]
-pub struct UsageMeter(Mutex<HashMap<TenantId, TenantUsage>>);
+pub struct UsageMeter(Mutex<MeteredUsage>);
+
+#[derive(Default)]
+struct MeteredUsage {
+    /// When the first was added.
+    since: Option<Timestamp>,
+    tenants: HashMap<TenantId, TenantUsage>,
+}
 
 /// An answered request.
 pub(super) struct MeteredRequest<'a> {
@@ -59,12 +64,14 @@ impl TenantUsage {
 }
 
 impl UsageMeter {
-    /// Adds to the usage of a tenant.
-    pub fn add_usage(&self, tenant: TenantId, add: impl FnOnce(&mut TenantUsage)) {
-        add(lock_unpoisoned(&self.0).entry(tenant).or_default());
+    /// Adds to the usage of a tenant, now.
+    pub fn add_usage(&self, tenant: TenantId, now: Timestamp, add: impl FnOnce(&mut TenantUsage)) {
+        let mut metered = lock_unpoisoned(&self.0);
+        metered.since.get_or_insert(now);
+        add(metered.tenants.entry(tenant).or_default());
     }
 
-    pub(super) fn record_request(&self, request: &MeteredRequest<'_>) {
+    pub(super) fn record_request(&self, request: &MeteredRequest<'_>, now: Timestamp) {
         let mut one = Figures::default();
         one.add_count(REQUESTS, 1);
         one.add_count(THROTTLED, i64::from(request.status == 429));
@@ -72,30 +79,30 @@ impl UsageMeter {
         #[expect(clippy::cast_possible_truncation, reason = "a request takes far less than a century")]
         one.add_sample(LATENCY_US, (request.seconds * 1e6) as i64);
         let route = format!("{} {}", method_label(request.method), request.route);
-        self.add_usage(request.tenant, |usage| {
+        self.add_usage(request.tenant, now, |usage| {
             usage.group_mut(Dimension::NONE, "").add_figures(&one);
             usage.group_mut(KEY, request.key).add_figures(&one);
             usage.group_mut(ROUTE, &route).add_figures(&one);
         });
     }
 
-    /// Writes what was added since the last call, as facts of the second that began last. What cannot be written is kept.
-    pub async fn write_usage(&self, system: &Db, env: &Env) -> Result<()> {
-        let usage = std::mem::take(&mut *lock_unpoisoned(&self.0));
-        if usage.is_empty() {
-            return Ok(());
-        }
-        let now = env.now().as_millis();
-        let at = now - now.rem_euclid(SECOND_MS);
+    /// Writes what was added since the last call, as facts of the second in which the first was added. What cannot be written
+    /// is kept.
+    pub async fn write_usage(&self, system: &Db) -> Result<()> {
+        let MeteredUsage { since, tenants } = std::mem::take(&mut *lock_unpoisoned(&self.0));
+        let Some(since) = since else { return Ok(()) };
+        let at = since.as_millis() - since.as_millis().rem_euclid(SECOND_MS);
         let fact = |(tenant, usage): (&TenantId, &TenantUsage)| {
             let entries = usage.0.iter().map(|(group, figures)| (group.clone(), figures.clone())).collect();
             (*tenant, Fact { entries, ..Fact::new(at) })
         };
-        let written = insert_facts(system, usage.iter().map(fact).collect()).await;
+        let facts: Vec<(TenantId, Fact)> = tenants.iter().map(fact).collect();
+        let written = system.write(async move |tx| insert_facts(tx, &facts, FactRetention::Short).await).await;
         if written.is_err() {
-            let mut current = lock_unpoisoned(&self.0);
-            for (tenant, usage) in usage {
-                current.entry(tenant).or_default().add_all(usage);
+            let mut metered = lock_unpoisoned(&self.0);
+            metered.since = Some(since);
+            for (tenant, usage) in tenants {
+                metered.tenants.entry(tenant).or_default().add_all(usage);
             }
         }
         written

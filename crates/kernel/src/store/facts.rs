@@ -7,7 +7,7 @@ use figures::Fact;
 
 use crate::base::{DAY_MS, Error, Result, TenantId};
 
-use super::{Db, Tx, Value};
+use super::{Tx, Value};
 
 crate::statements! {
     INSERT = "INSERT INTO facts_queue (tenant_id, at, born_at, expires_at, body) VALUES ($1, $2, $3, $4, $5)";
@@ -50,12 +50,12 @@ fn fact_values(fact: &Fact, retention: FactRetention) -> Vec<Value> {
     vec![fact.at.into(), fact.born_at.into(), expires_at.into(), fact.body_bytes().into()]
 }
 
-/// Writes facts of several tenants, of what is metered.
-pub async fn insert_facts(system: &Db, facts: Vec<(TenantId, Fact)>) -> Result<()> {
+/// Writes facts of any tenants, in a transaction of the system.
+pub async fn insert_facts(tx: &mut Tx, facts: &[(TenantId, Fact)], retention: FactRetention) -> Result<()> {
     let with_tenant = |(tenant, fact): &(TenantId, Fact)| {
         let tenant = [Value::Text(tenant.to_string())];
-        tenant.into_iter().chain(fact_values(fact, FactRetention::Short)).collect()
+        tenant.into_iter().chain(fact_values(fact, retention)).collect()
     };
-    let rows: Vec<Vec<Value>> = facts.iter().map(with_tenant).collect();
-    system.write(async move |tx| tx.exec_each(INSERT, &rows).await).await.map(drop)
+    let rows: Vec<Vec<Value>> = facts.iter().filter(|(_, fact)| !fact.is_empty()).map(with_tenant).collect();
+    tx.exec_each(INSERT, &rows).await.map(drop)
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 use tickets::Priority;
 use tickets::sla::{self, PriorityPolicy, SlaPolicy};
 
+use super::analytics::{self, AnalyticsCommand};
 use super::args::{CommonArgs, TenantArgs, open_tenant, parse_enum};
 use super::clock::{self, ClockCommand};
 use super::device::{self, DeviceCommand};
@@ -52,6 +53,9 @@ pub enum AdminCommand {
     /// The keys of the secrets file that seal stored secrets
     #[command(subcommand)]
     Keyring(KeyringCommand),
+    /// Figures of tenants and of the platform
+    #[command(subcommand)]
+    Analytics(AnalyticsCommand),
 }
 
 #[derive(Subcommand)]
@@ -131,6 +135,7 @@ pub async fn run(command: AdminCommand) -> Result<()> {
         AdminCommand::Device(command) => device::run(command).await,
         AdminCommand::Clock(command) => clock::run(command).await,
         AdminCommand::Keyring(command) => keyring::run(command).await,
+        AdminCommand::Analytics(command) => analytics::run(command).await,
     }
 }
 

@@ -37,6 +37,8 @@
 //! | `lanes` | leased_until | the length of a lease from now at most |
 //! | `change_readers` | seen_at | stays: it is written again every few seconds |
 //! | `tenant_clocks` | last_at | now, last of all |
+//! | `facts_queue` `facts` | at born_at expires_at | stays: what is counted at a future time is in how things stand now |
+//! | `fact_backfills` | at | stays: it is gone when the server starts |
 //! | `audit_entries` | at | stays: a trail is not rewritten |
 //! | `ticket_comments` | created_at | stays: only shown; comments are ordered by number |
 //! | `ticket_changes` | at | stays, likewise |
@@ -74,7 +76,7 @@
 //! | `rate_usage` | window_start | stays: belongs to no tenant, and only the current minute is counted |
 //! | `schema_migrations` | applied_at | stays: belongs to no tenant |
 //! | `service_notes` | noted_at | stays: belongs to no tenant |
-//! | `keyring_nodes` | primary_since seen_at | stays: belongs to no tenant, and is written again every few seconds |
+//! | `keyring_nodes` | primary_since seen_at started_at | stays: belongs to no tenant, and is written again every few seconds |
 //! | `secret_checks` | retired_at | stays: belongs to no tenant, and only whether it is set matters |
 //!
 //! A wait or an expiry that is wrong but within the longest valid one cannot be recognized as wrong, and stays.

@@ -1,6 +1,7 @@
 //! The command line: `serve`, `admin …`, `migrate`, `backup`, `restore`, `doctor`.
 
 mod admin;
+mod analytics;
 mod args;
 mod backup;
 pub mod clock;

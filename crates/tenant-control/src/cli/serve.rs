@@ -11,7 +11,7 @@ use kernel::auth::{SIGNIN_LINK_MS, create_signin_link};
 use kernel::base::{Error, MINUTE_MS, Result, run_blocking};
 use kernel::http::{BaseUrl, Certificates, Listener, Server};
 use kernel::jobs::{ServerNode, run_every, supervise_task};
-use kernel::store::Store;
+use kernel::store::{Purpose, Store};
 use people::users::create_first_admin;
 use search::synchronizer::IndexSynchronizer;
 use tokio::sync::watch::Receiver;
@@ -45,6 +45,10 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let node = ServerNode::new(store.clone(), secrets, args.server_settings(base_url.clone())?)?;
     let (router, _) = router::build_router(router::route_table(node.app()))?;
     kernel::jobs::clear_stale_leases(&node).await?;
+    let counted = features::backfill::store::backfill_facts(&store.system(Purpose::Startup)).await?;
+    if counted > 0 {
+        tracing::info!(records = counted, "records of an earlier version are counted in the figures");
+    }
     let jobs = tokio::spawn(kernel::jobs::run(node.clone(), &features::install().retention));
     let columns = &features::install().sealed_columns;
     let (source, host) = (args.store.secrets_source(), describe_host(bound));
@@ -206,7 +210,7 @@ async fn save_and_close(node: &ServerNode) {
         if let Err(error) = kernel::jobs::save_last_uses(node).await {
             tracing::warn!(%error, "failed to save the last uses of credentials");
         }
-        if let Err(error) = crate::features::fold::store::write_usage(node).await {
+        if let Err(error) = features::fold::store::write_usage(node).await {
             tracing::warn!(%error, "failed to write what was metered");
         }
         if let Err(error) = kernel::jobs::forget_keys(node).await {

@@ -8,7 +8,7 @@ pub mod probes;
 
 use feature_kit::{Feature, Registry};
 
-pub use analytics::{fold, platform as platform_analytics, tenant as tenant_analytics};
+pub use analytics::{backfill, fold, platform as platform_analytics, rebuild, tenant as tenant_analytics};
 pub use backups::{config, customer_aggregate, job_reports, posture};
 pub use cloud_fleet::{providers, vms};
 pub use fleet::{asset_inventory, devices, ingest_keys, inventory};

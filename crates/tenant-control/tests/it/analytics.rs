@@ -1,8 +1,10 @@
 //! `/api/analytics/tenant` and `/api/analytics/platform`: figures about everything.
 
+mod backfill;
 mod edges;
 mod families;
 mod guide;
+mod model;
 mod platform;
 mod refuse;
 mod usage;

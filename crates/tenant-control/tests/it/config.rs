@@ -242,6 +242,89 @@ over_http! {
         own.set(&device, &json!({"enabled": false})).await;
     }
 
+    async fn a_change_that_levels_below_would_contradict_is_refused_and_names_them(setup: Setup) {
+        let own = Policies::open(setup).await;
+        let [tenant, customer, device] = own.levels();
+        let daily = json!({"schedule": {"cron": "0 22 * * *", "timezone": "Europe/Berlin"}});
+        let rpo = |hours: i64| json!({"rpo_hours": {"server": hours, "workstation": 72}});
+        own.set(&customer, &daily).await;
+        let answer = own.put(&tenant, &rpo(8)).await;
+        let problem = answer.problem("invalid_fields");
+        assert_eq!(problem["errors"], json!([{"pointer": "/rpo_hours", "code": "conflict", "detail": format!(
+            "contradicts what the organization GLOBEX ({}) sets itself: the schedule leaves 24 hours between two runs, and the RPO of servers \
+             is 8 hours. Change that policy first.", own.organization
+        )}]));
+        assert_eq!(own.read(&tenant).await["version"], 0);
+        // With an RPO of its own the organization is not concerned.
+        own.set(&customer, &with(&daily, &rpo(26))).await;
+        own.set(&tenant, &rpo(8)).await;
+        own.set(&device, &json!({"retention": retention(&json!({"hourly": 73}))})).await;
+        let longer = json!({"rpo_hours": {"server": 26, "workstation": 100}});
+        let named = |answer: &Answer| answer.problem("invalid_fields")["errors"][0]["detail"].as_str().unwrap().to_owned();
+        let answer = own.put(&customer, &with(&daily, &longer)).await;
+        assert_eq!(answer.pointers(), ["/rpo_hours"]);
+        assert!(named(&answer).starts_with(&format!("contradicts what the device web01 ({}) sets itself: the retention", own.device)));
+        // What is taken away is inherited from further above, which may contradict as well.
+        own.set(&device, &json!({"schedule": {"cron": "0 */12 * * *", "timezone": "UTC"}})).await;
+        let answer = own.put(&customer, &json!({})).await;
+        assert_eq!(answer.pointers(), ["/rpo_hours"], "the tenant's are 8 hours");
+        // A device that is gone does not keep anybody from anything.
+        own.server.delete_device(&own.acme, &own.device).await;
+        own.set(&customer, &json!({})).await;
+    }
+
+    async fn a_contradiction_that_was_there_before_keeps_nobody_from_a_change(setup: Setup) {
+        let own = Policies::open(setup).await;
+        let [tenant, customer, device] = own.levels();
+        let rpo = |hours: i64| json!({"rpo_hours": {"server": hours, "workstation": 72}});
+        own.set(&device, &json!({"schedule": {"cron": "0 22 * * *", "timezone": "UTC"}})).await;
+        let strict = organization(&own.server, &own.acme, "strict").await;
+        own.set(&format!("organization_id={strict}"), &rpo(8)).await;
+        let to = strict.parse().unwrap();
+        own.server.edit_device(&own.acme, &own.device, move |full| full.device.organization_id = Some(to)).await;
+        own.set(&format!("organization_id={strict}"), &rpo(6)).await;
+        own.set(&tenant, &rpo(48)).await;
+        own.set(&customer, &rpo(4)).await;
+        // A level answers for what it sets itself alone.
+        let answer = own.put(&device, &json!({"schedule": {"cron": "0 21 * * *", "timezone": "UTC"}})).await;
+        assert_eq!(answer.pointers(), ["/schedule/cron"]);
+        own.set(&device, &json!({"alert_after_failures": 3})).await;
+    }
+
+    async fn of_many_levels_that_a_change_contradicts_the_first_are_named(setup: Setup) {
+        let own = Policies::open(setup).await;
+        let daily = json!({"schedule": {"cron": "0 22 * * *", "timezone": "UTC"}});
+        for n in 0..7 {
+            let id = organization(&own.server, &own.acme, &format!("customer-{n}")).await;
+            own.set(&format!("organization_id={id}"), &daily).await;
+        }
+        let answer = own.put("", &json!({"rpo_hours": {"server": 8, "workstation": 72}})).await;
+        let errors = answer.problem("invalid_fields")["errors"].as_array().unwrap().clone();
+        assert_eq!(errors.len(), 5, "{errors:#?}");
+        assert!(errors[4]["detail"].as_str().unwrap().ends_with("So do 2 more levels."), "{errors:#?}");
+    }
+
+    async fn devices_are_excluded_where_they_belong(setup: Setup) {
+        let own = Policies::open(setup).await;
+        let [tenant, customer, device] = own.levels();
+        let elsewhere = organization(&own.server, &own.acme, "initech").await;
+        let theirs = own.server.machine(&own.acme, "db01", Some(&elsewhere)).await;
+        let nobodys = own.server.machine(&own.acme, "spare", None).await;
+        let exclude = |ids: &[&str]| json!({"excluded_devices": ids.iter().map(|id| json!({"id": id, "reason": "Lab"})).collect::<Vec<_>>()});
+        for list in [exclude(&[&own.device]), exclude(&[])] {
+            assert_eq!(own.refused(&device, &list).await, ["/excluded_devices"]);
+        }
+        own.set(&device, &json!({"excluded_devices": null, "alert_after_failures": 2})).await;
+        assert_eq!(own.refused(&customer, &exclude(&[&own.device, &theirs, &nobodys])).await, ["/excluded_devices/1/id", "/excluded_devices/2/id"]);
+        own.set(&customer, &exclude(&[&own.device])).await;
+        own.set(&tenant, &exclude(&[&own.device, &theirs, &nobodys])).await;
+        // One that has moved since does not keep anybody from changing the rest.
+        own.server.edit_device(&own.acme, &own.device, |full| full.device.organization_id = None).await;
+        own.set(&customer, &with(&exclude(&[&own.device]), &json!({"alert_after_failures": 9}))).await;
+        own.set(&customer, &json!({})).await;
+        assert_eq!(own.refused(&customer, &exclude(&[&own.device])).await, ["/excluded_devices/0/id"]);
+    }
+
     async fn excluded_devices_have_to_be_there_when_they_are_added(setup: Setup) {
         let own = Policies::open(setup).await;
         let stranger = own.server.tenant("other").await;

@@ -64,6 +64,7 @@ const KERNEL_TABLES: &[&str] = &[
     "change_readers",
     "changes",
     "events",
+    "facts_queue",
     "idempotency_records",
     "followers",
     "keyring_nodes",

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use kernel::base::{DAY_MS, HOUR_MS, MINUTE_MS};
 use serde_json::{Value, json};
 
-use crate::support::backups::{REPORTS, at, backup, counts, job, open};
+use crate::support::backups::{REPORTS, at, backup, counts, job, open, targets};
 use crate::support::devices::IngestKey;
 use crate::support::{Answer, Server, Setup, Tenancy, over_http};
 use crate::tickets::{organization, with, without};
@@ -170,9 +170,44 @@ over_http! {
         assert_eq!(own.server.aggregate(&own.acme, "").await["totals"]["storage_bytes"], 1_000);
         let failed = json!({"external_id": "2", "tool_name": "Veeam", "status": "failed", "message": null});
         let answer = own.post(&own.report(&failed)).await.ok(201);
-        assert_eq!((&answer["status"], &answer["reasons"]), (&json!("failed"), &json!([])));
+        let silent = |what: &str| json!([{"code": "declared", "detail": format!("The script reported a {what} and no message.")}]);
+        assert_eq!((&answer["status"], &answer["reasons"]), (&json!("failed"), &silent("failure")));
+        for (id, status, message, reasons) in [
+            ("3", "failed", "", silent("failure")), ("4", "warning", " ", silent("warning")), ("5", "success", "fine", json!([])),
+        ] {
+            let report = own.report(&json!({"external_id": id, "status": status, "message": message}));
+            assert_eq!(own.post(&report).await.ok(201)["reasons"], reasons, "{status}");
+        }
         let event = own.server.events_of(&own.acme, "backup.job.failed").await.remove(0);
         assert_eq!((&event["data"]["is_declared"], &event["data"]["tool"], &event["data"]["tool_name"]), (&json!(true), &json!("other"), &json!("Veeam")));
+    }
+
+    async fn a_target_that_the_policy_does_not_name_is_told_of(setup: Setup) {
+        let own = Sender::open(setup).await;
+        let device = format!("device_id={}", own.device);
+        let told = async |id: &str, more: Value| {
+            let report = own.report(&with(&json!({"external_id": id}), &more));
+            let answer = own.post(&report).await.ok(201);
+            assert_eq!(own.post(&report).await.ok(200), answer, "it is stored");
+            let details = answer["reasons"].as_array().unwrap().iter().map(|one| format!("{}: {}", one["code"].as_str().unwrap(), one["detail"].as_str().unwrap()));
+            details.collect::<Vec<_>>()
+        };
+        assert_eq!(told("1", json!({"target": "NAS"})).await, Vec::<String>::new(), "no policy names targets");
+        own.server.set_policy(&own.acme, "", &json!({"targets": targets()})).await;
+        let unknown = |target: &str| format!("unknown_target: The policy names nas and b2; this run is on \"{target}\".");
+        assert_eq!(told("2", json!({"target": "NAS"})).await, [unknown("NAS")]);
+        assert_eq!(told("3", json!({"target": "nas "})).await, Vec::<String>::new(), "spaces at the ends are no part of a name");
+        assert_eq!(told("4", json!({"target": "B2", "kind": "verify"})).await, Vec::<String>::new(), "of a backup alone");
+        let failed = json!({"target": "B2", "status": "failed", "message": "disk full"});
+        assert_eq!(told("5", failed).await, ["declared: disk full".to_owned(), unknown("B2")]);
+        let event = own.server.events_of(&own.acme, "backup.job.failed").await.remove(0);
+        assert_eq!(event["data"]["reasons"][1]["code"], "unknown_target");
+        // The policy that holds for the device decides.
+        let nas = targets()[0].clone();
+        own.server.set_policy(&own.acme, &device, &json!({"targets": [nas]})).await;
+        assert_eq!(told("6", json!({"target": "b2"})).await, ["unknown_target: The policy names nas; this run is on \"b2\".".to_owned()]);
+        own.server.set_policy(&own.acme, &device, &json!({"targets": []})).await;
+        assert_eq!(told("7", json!({"target": "tape"})).await, Vec::<String>::new());
     }
 
     async fn a_failed_job_is_told_of_with_its_reasons(setup: Setup) {

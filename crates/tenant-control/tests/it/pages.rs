@@ -3,6 +3,7 @@
 mod addresses;
 mod changelog;
 mod documentation;
+mod figures;
 mod forms;
 mod guides;
 mod missing;

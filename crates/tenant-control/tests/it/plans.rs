@@ -47,6 +47,9 @@ const GROWING: &[&str] = &[
     "device_changes",
     "backup_devices",
     "backup_runs",
+    "cohorts",
+    "facts",
+    "rollups",
     "steps",
     "vm_operations",
     "vms",
@@ -66,6 +69,8 @@ const BOUNDED: &[&str] = &[
     "cloud_providers",
     "cloud_regions",
     "device_software_changes",
+    "fact_backfills",
+    "facts_queue",
     "followers",
     "ingest_keys",
     "lane_wakes",
@@ -93,6 +98,8 @@ const BOUNDED: &[&str] = &[
 /// Statements that look at many rows on purpose, and why that is bounded.
 const ALLOWED: &[(&str, &str)] = &[
     ("WAITING", "counts what waits, from an index of that alone, off the threads that serve requests"),
+    ("NEXT_QUEUED", "the queue of facts of all tenants, first come, first served"),
+    ("TAKE_FACTS", "the same, some hundreds at a time"),
     ("WALK_DEVICES", "reads all devices of all tenants for a new search index, some at a time along their key"),
     ("WALK_TICKETS", "the same of tickets"),
     ("WALK_VMS", "the same of machines"),

@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 /// The crates of the product: every rule holds for all of them.
 pub const OURS: &[&str] = &[
     "crates/agent-reports/src",
+    "crates/analytics/src",
     "crates/backup-reports/src",
     "crates/backups/src",
     "crates/cloud-fleet/src",
     "crates/clouds/src",
     "crates/expressions/src",
     "crates/feature-kit/src",
+    "crates/figures/src",
     "crates/fleet/src",
     "crates/kernel/src",
     "crates/people/src",
@@ -26,6 +28,7 @@ pub const OURS: &[&str] = &[
 ];
 /// Where features are: in a crate of their own, or with others in one.
 pub const FEATURES: &[&str] = &[
+    "crates/analytics/src",
     "crates/backups/src",
     "crates/cloud-fleet/src",
     "crates/fleet/src",
@@ -37,7 +40,7 @@ pub const FEATURES: &[&str] = &[
     "crates/workflows/src",
 ];
 /// Crates that are one feature.
-const WHOLE: &[&str] = &["backups", "cloud-fleet", "search", "tickets", "webhooks", "workflows"];
+const WHOLE: &[&str] = &["analytics", "backups", "cloud-fleet", "search", "tickets", "webhooks", "workflows"];
 
 /// The feature that a file belongs to.
 fn feature_of(path: &str) -> Option<&str> {
@@ -291,6 +294,20 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
         4,
         "a clock that ran ahead may be any tenant's, the search index has the records of all, any may sign on, and any has \
          sealed values",
+    ),
+    (
+        "crates/analytics/src/fold/store.rs",
+        "Jobs",
+        2,
+        "facts of all tenants are added up, and what is metered is written, together",
+    ),
+    ("crates/kernel/src/http/access.rs", "Platform", 1, "a platform operator reads the figures of all tenants"),
+    ("crates/tenant-control/src/cli/analytics.rs", "Cli", 1, "the operator adds up the figures of all tenants"),
+    (
+        "crates/tenant-control/src/cli/serve.rs",
+        "Startup",
+        1,
+        "records of before there were figures are counted, of all tenants",
     ),
     ("crates/tenant-control/src/cli/keyring.rs", "Cli", 1, "a sealing key seals the values of all tenants"),
     ("crates/people/src/api_keys/jobs.rs", "Jobs", 1, "which keys expire soon, of whichever tenant"),

@@ -209,7 +209,7 @@ fn example_posture() -> Value {
         "rule_32110": {"copies": 3, "media": 2, "offsite": true, "immutable": false, "zero_errors": true},
         "storage_bytes": 734_003_200_000_i64, "protection_health": "ok", "recoverability_health": "warning",
         "health": "warning",
-        "reasons": [{"code": "no_immutable", "severity": "warning", "device_id": null, "since": "2026-02-01T00:00:00.000Z",
-            "detail": null}]
+        "reasons": [{"code": "no_immutable", "severity": "warning", "device_id": null, "device_name": null,
+            "since": "2026-02-01T00:00:00.000Z", "detail": null}]
     })
 }

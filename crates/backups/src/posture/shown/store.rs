@@ -22,8 +22,11 @@ kernel::statements! {
                 AND d.organization_id = p.organization_id AND d.failures > 0)
         FROM backup_postures p LEFT JOIN organizations o ON o.tenant_id = $1 AND o.id = p.organization_id
         WHERE p.tenant_id = $1 AND p.organization_id = $2";
-    REASONS = "SELECT device_id, findings FROM backup_devices /* INDEXED BY backup_devices_by_severity */
-        WHERE tenant_id = $1 AND organization_id = $2 AND severity > 0 ORDER BY severity DESC, device_id DESC LIMIT $3";
+    REASONS = "SELECT b.device_id, b.findings, COALESCE(d.hostname, d.display_name)
+        FROM backup_devices b /* INDEXED BY backup_devices_by_severity */
+            LEFT JOIN devices d ON d.tenant_id = $1 AND d.id = b.device_id
+        WHERE b.tenant_id = $1 AND b.organization_id = $2 AND b.severity > 0
+        ORDER BY b.severity DESC, b.device_id DESC LIMIT $3";
 }
 
 /// Reasons that are shown of one organization.
@@ -63,10 +66,10 @@ impl ShownPosture {
     }
 
     fn into_posture(self, of_devices: impl Iterator<Item = DeviceFindings>, now: Timestamp) -> CustomerPosture {
-        let own = self.record.findings.iter().map(|finding| to_reason(finding.clone(), None));
+        let own = self.record.findings.iter().map(|finding| to_reason(finding.clone(), None, None));
         let mut reasons: Vec<Reason> = own.collect();
-        for DeviceFindings { device, findings } in of_devices {
-            reasons.extend(findings.into_iter().map(|finding| to_reason(finding, Some(device))));
+        for DeviceFindings { device, name, findings } in of_devices {
+            reasons.extend(findings.into_iter().map(|finding| to_reason(finding, Some(device), name.clone())));
         }
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.severity));
         reasons.truncate(usize::try_from(REASONS_MAX).unwrap_or(usize::MAX));
@@ -78,12 +81,13 @@ impl ShownPosture {
 /// A device with its reasons, and the number of its organization on the page.
 struct DeviceFindings {
     device: DeviceId,
+    name: Option<String>,
     findings: Vec<Finding>,
 }
 
 impl FromRow for DeviceFindings {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(DeviceFindings { device: row.get(0)?, findings: from_json(&row.get::<String>(1)?)? })
+        Ok(DeviceFindings { device: row.get(0)?, name: row.get(2)?, findings: from_json(&row.get::<String>(1)?)? })
     }
 }
 
@@ -100,9 +104,9 @@ impl FromRow for ArmFindings {
     }
 }
 
-fn to_reason(finding: Finding, device_id: Option<DeviceId>) -> Reason {
+fn to_reason(finding: Finding, device_id: Option<DeviceId>, device_name: Option<String>) -> Reason {
     let Finding { code, severity, since, detail } = finding;
-    Reason { code, severity, device_id, since, detail }
+    Reason { code, severity, device_id, device_name, since, detail }
 }
 
 fn reason_values(id: OrganizationId, limit: i64) -> Vec<Value> {

@@ -1,7 +1,8 @@
 //! HTML pages: they work without scripts, load nothing from other sites, and escape everything they show.
 //!
-//! There is a file for each page, and its template is in `templates/`. The only tenant data is the identity of the signed-in
-//! user. `library.rs` keeps the pages of the reference (`reference.rs`, from `contract.rs` and `fields.rs`) and the guides.
+//! There is a file for each page, and its template is in `templates/`. The only tenant data is the identity of the
+//! signed-in user, and figures of their tenant, which `overview_figures.rs` reads and `plot.rs` draws. `library.rs` keeps
+//! the pages of the reference (`reference.rs`, from `contract.rs` and `fields.rs`) and the guides.
 
 pub mod assets;
 mod callback;
@@ -16,7 +17,9 @@ mod home;
 mod library;
 mod markdown;
 mod overview;
+mod overview_figures;
 mod page;
+mod plot;
 mod rate_limits;
 mod reference;
 mod refused;

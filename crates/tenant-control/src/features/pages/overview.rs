@@ -1,4 +1,4 @@
-//! `/overview`: who is signed in, and the way to a first API key.
+//! `/overview`: who is signed in, figures of the last days, and the way to a first API key.
 
 use askama::Template;
 use axum::Extension;
@@ -13,6 +13,7 @@ use people::api_keys::{EXPIRES_DAYS_DEFAULT, EXPIRES_DAYS_MAX};
 use crate::shell::format_flag;
 
 use super::library::Library;
+use super::overview_figures::{DAYS, OverviewFigures};
 use super::page::{HtmlPage, REFERRER_POLICY, duration_words, minute_words};
 
 /// The flags with which commands find the store of this server, whatever folder they are run in. They name its folders and
@@ -31,6 +32,8 @@ struct Overview<'a> {
     user: &'a UserIdentity,
     expires_at: Timestamp,
     absolute_limit: String,
+    days: usize,
+    figures: OverviewFigures,
     may_make_keys: bool,
     store_flags: String,
     /// The scopes that a new key can have and use, which are some of the user's.
@@ -53,10 +56,16 @@ pub async fn show_overview(
     };
     // An API key is no user; its identity is at /api/auth/session.
     let PrincipalIdentity::User(user) = caller.identity() else { return Ok(to_signin()) };
-    render_overview(&caller, user, &document).map(HtmlPage::into_response)
+    let figures = OverviewFigures::read(&caller).await;
+    render_overview(&caller, user, &document, figures).map(HtmlPage::into_response)
 }
 
-fn render_overview(caller: &Caller, user: &UserIdentity, document: &DocumentOnce) -> Result<HtmlPage> {
+fn render_overview(
+    caller: &Caller,
+    user: &UserIdentity,
+    document: &DocumentOnce,
+    figures: OverviewFigures,
+) -> Result<HtmlPage> {
     let settings = &caller.app().settings;
     let library: Library = settings.feature_settings();
     let used = library.used_scopes(document)?;
@@ -69,6 +78,8 @@ fn render_overview(caller: &Caller, user: &UserIdentity, document: &DocumentOnce
         user,
         expires_at: caller.expires_at(),
         absolute_limit: duration_words(settings.session_absolute_ms),
+        days: DAYS,
+        figures,
         may_make_keys: caller.scopes().has_scope(Scope::ApiKeysWrite),
         store_flags: if user.platform_operator { settings.feature_settings::<StoreFlags>().0 } else { String::new() },
         grantable: Scope::ALL

@@ -32,7 +32,8 @@ over_http! {
         assert_eq!((&totals["added"], &totals["removed"], &totals["total"]), (&json!(2), &json!(1), &json!(1)));
         assert_eq!(totals["total"], shown["total"]);
         for status in ["online", "offline", "stale"] {
-            let expected = shown["by_status"][status].as_i64().unwrap_or_default();
+            let counted = shown["status"].as_array().unwrap().iter().find(|row| row["value"] == status);
+            let expected = counted.map_or(0, |row| row["count"].as_i64().unwrap());
             assert_eq!(totals[status], expected, "{status}: {shown}");
         }
         assert_eq!(column(&figures["devices"], "/total")[..4], [0, 2, 1, 1].map(Value::from));
@@ -75,7 +76,7 @@ over_http! {
         server.work().await;
         server.advance(MINUTE_MS);
         server.tell_run(&acme, &cancelled, "cancel").await.is(200);
-        server.tell_step(&acme, &rejected, &json!({"action": "reject", "step": "ask"})).await.is(200);
+        server.tell_step(&acme, &rejected, &json!({"action": "reject", "step_id": "ask"})).await.is(200);
         server.work().await;
         server.advance(1);
         let figures = server.figures(&acme, "include=workflows").await;

@@ -33,6 +33,7 @@ over_http! {
         let operator = operator(&server, &acme).await;
         server.go_to(at("2026-01-20T12:00:00Z"));
         make(&server, &acme, &json!({})).await;
+        server.fold().await;
         server.go_to(at("2026-02-20T12:00:00Z"));
         for (tenancy, tickets) in [(&acme, 1), (&globex, 3)] {
             for _ in 0..tickets {
@@ -40,6 +41,7 @@ over_http! {
             }
             server.machine(tenancy, "web01", None).await;
         }
+        server.fold().await;
         kernel::jobs::announce_keys(&server.app, "node-a", &[]).await.unwrap();
         server.advance(DAY_MS);
         server.fold().await;

@@ -98,7 +98,7 @@ async fn a_flood_of_keys_does_not_grow_the_figures() {
     let server = open(Setup::sqlite().await).await;
     let acme = server.tenant("acme").await;
     for number in 0..600 {
-        server.app.usage.add_usage(acme.tenant.id, |usage| {
+        server.app.usage.add_usage(acme.tenant.id, server.now(), |usage| {
             let figures = usage.group_mut(figures::cells::KEY, &format!("key_{number}"));
             figures.add_count(figures::cells::REQUESTS, 1);
         });

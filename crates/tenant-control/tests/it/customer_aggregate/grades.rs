@@ -1,5 +1,7 @@
 //! What each reason takes, and which grade it leads to.
 
+mod targets;
+
 use tenant_control::features::devices::Type;
 
 use super::*;
@@ -53,7 +55,7 @@ over_http! {
         assert_eq!(states(10, 1).await, state("warning", "rpo_missed warning", 1));
         let since = own.row().await;
         assert_eq!(reason(&since, "rpo_missed"), &json!({
-            "code": "rpo_missed", "severity": "warning", "device_id": own.device, "since": start.plus_ms(10 * HOUR_MS), "detail": null
+            "code": "rpo_missed", "severity": "warning", "device_id": own.device, "device_name": "web01", "since": start.plus_ms(10 * HOUR_MS), "detail": null
         }));
         assert_eq!(states(20, 0).await, state("warning", "rpo_missed warning", 1));
         assert_eq!(states(20, 1).await, state("critical", "rpo_missed critical", 1));
@@ -77,7 +79,7 @@ over_http! {
         let made_at = own.server.now();
         own.back_up("success").await;
         let row = own.row().await;
-        assert_eq!(reason(&row, "never_reported"), &json!({"code": "never_reported", "severity": "unknown", "device_id": silent, "since": made_at, "detail": null}));
+        assert_eq!(reason(&row, "never_reported"), &json!({"code": "never_reported", "severity": "unknown", "device_id": silent, "device_name": "silent", "since": made_at, "detail": null}));
         assert_eq!(grades(&row)[0], "unknown");
         assert_eq!(row["devices"], json!({"total": 2, "in_scope": 2, "excluded": 0, "protected": 1, "unprotected": 1, "never_succeeded": 1}));
         assert_eq!((&row["coverage_percent"], &row["rpo"]), (&json!(50.0), &json!({"met": 1, "missed": 1, "percent": 50.0})));
@@ -99,7 +101,7 @@ over_http! {
         for failures in 1..=4 {
             own.back_up("failed").await;
             let row = own.row().await;
-            assert_eq!(reason(&row, "never_succeeded"), &json!({"code": "never_succeeded", "severity": "critical", "device_id": own.device, "since": first, "detail": "nightly on nas"}));
+            assert_eq!(reason(&row, "never_succeeded"), &json!({"code": "never_succeeded", "severity": "critical", "device_id": own.device, "device_name": "web01", "since": first, "detail": "nightly on nas: The script reported a failure and no message."}));
             assert_eq!((grades(&row), &row["max_consecutive_failures"]), (["critical", "unknown", "critical"], &json!(failures)));
             let alerts = reasons(&row).contains(&"failures warning".to_owned());
             assert_eq!(alerts, failures >= 3, "{row:#}");
@@ -251,7 +253,7 @@ over_http! {
         let row = own.row().await;
         assert_eq!(grades(&row), ["ok", "warning", "warning"]);
         assert_eq!(reason(&row, "verification_overdue"), &json!({
-            "code": "verification_overdue", "severity": "warning", "device_id": own.device, "since": start.plus_ms(7 * DAY_MS), "detail": null
+            "code": "verification_overdue", "severity": "warning", "device_id": own.device, "device_name": "web01", "since": start.plus_ms(7 * DAY_MS), "detail": null
         }));
         assert_eq!(row["verification"], json!({"every_days": 7, "last_success_at": null, "oldest_last_success_at": null, "overdue": 1}));
         let verified = own.server.now();
@@ -264,7 +266,7 @@ over_http! {
         own.report(&job(&own.device, "verify", "failed", failed)).await;
         let row = own.row().await;
         assert_eq!((grades(&row), &row["rule_32110"]["zero_errors"]), (["ok", "critical", "critical"], &json!(false)));
-        assert_eq!(reason(&row, "errors_found"), &json!({"code": "errors_found", "severity": "critical", "device_id": own.device, "since": failed, "detail": "on nas"}));
+        assert_eq!(reason(&row, "errors_found"), &json!({"code": "errors_found", "severity": "critical", "device_id": own.device, "device_name": "web01", "since": failed, "detail": "on nas"}));
         // A verification of before, which comes late, proves nothing of what was found since.
         own.report(&job(&own.device, "verify", "success", failed.plus_ms(-1_000))).await;
         assert_eq!(grades(&own.row().await)[1], "critical");
@@ -320,7 +322,7 @@ over_http! {
         let row = own.row().await;
         assert_eq!((grades(&row), reasons(&row)), (["ok", "warning", "warning"], vec!["restore_test_overdue warning".to_owned()]), "{row:#}");
         assert_eq!(reason(&row, "restore_test_overdue"), &json!({
-            "code": "restore_test_overdue", "severity": "warning", "device_id": null, "since": failed, "detail": "monthly on nas: 3 files differ"
+            "code": "restore_test_overdue", "severity": "warning", "device_id": null, "device_name": null, "since": failed, "detail": "monthly on nas: 3 files differ"
         }));
         assert_eq!(row["restore_test"]["overdue"], true);
         let nothing_asked = json!({"targets": targets(), "verification": {"every_days": null, "restore_test_every_days": null}});
@@ -344,7 +346,7 @@ over_http! {
         let row = own.row().await;
         assert_eq!(row["restore_test"], json!({"every_days": 5, "last_success_at": null, "overdue": true}));
         assert_eq!(reason(&row, "restore_test_overdue"), &json!({
-            "code": "restore_test_overdue", "severity": "warning", "device_id": null, "since": start.plus_ms(5 * DAY_MS), "detail": null
+            "code": "restore_test_overdue", "severity": "warning", "device_id": null, "device_name": null, "since": start.plus_ms(5 * DAY_MS), "detail": null
         }));
         own.report(&job(&other, "restore_test", "failed", own.server.now())).await;
         assert_eq!(own.row().await["restore_test"]["overdue"], true);
@@ -429,7 +431,7 @@ over_http! {
         let row = own.row().await;
         assert_eq!((grades(&row), &row["max_consecutive_failures"]), (["ok"; 3], &json!(0)), "{row:#}");
         own.report(&with(&failed, &json!({"target": "nas", "job": "database", "external_id": "on nas"}))).await;
-        assert_eq!(reason(&own.row().await, "failures")["detail"], "database on nas");
+        assert_eq!(reason(&own.row().await, "failures")["detail"], "database on nas: The script reported a failure and no message.");
         own.set(&json!({})).await;
         assert_eq!(own.row().await["max_consecutive_failures"], json!(1), "where none is named, all count");
     }

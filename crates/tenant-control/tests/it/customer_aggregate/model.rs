@@ -140,6 +140,22 @@ impl Play {
         self.dice.pick(&live)
     }
 
+    /// A live device that a level may exclude, if there is one: an organization its own, and a device none.
+    fn excludable(&mut self, owner: Owner) -> Option<usize> {
+        let wanted = self.live();
+        let place = self.machines[wanted].customer;
+        let moves = self.history.iter().filter_map(|(_, deed)| match deed {
+            Deed::Move(device, to) if *device == wanted => Some(*to),
+            _ => None,
+        });
+        let place = moves.last().unwrap_or(place);
+        match owner {
+            Owner::Tenant => Some(wanted),
+            Owner::Customer(at) => Some(wanted).filter(|_| place == Some(at)),
+            Owner::Device(_) => None,
+        }
+    }
+
     /// A live device that may be moved, changed and deleted.
     fn movable(&mut self) -> usize {
         let live: Vec<usize> = (1..MACHINES).filter(|at| !self.gone[*at]).collect();
@@ -292,7 +308,7 @@ impl Play {
             1..=3 => Owner::Customer(self.dice.below(CUSTOMERS)),
             _ => Owner::Device(self.live()),
         };
-        let excluded = self.live();
+        let excluded = self.excludable(owner);
         let dice = &mut self.dice;
         let level = Level {
             enabled: dice.maybe(5, |dice| dice.below(3) > 0),
@@ -301,7 +317,7 @@ impl Play {
             targets: dice.maybe(2, |dice| dice.pick(&[vec![NAS, B2], vec![NAS], vec![B2, TAPE], vec![]])),
             verification: dice.maybe(3, |dice| dice.pick(&[(Some(7), Some(10)), (None, None), (Some(2), None)])),
             alert: dice.maybe(3, |dice| i64::try_from(1 + dice.below(3)).unwrap()),
-            excluded: dice.maybe(4, |_| vec![excluded]),
+            excluded: dice.maybe(4, |_| excluded).flatten().map(|device| vec![device]),
         };
         self.set(owner, level).await;
     }

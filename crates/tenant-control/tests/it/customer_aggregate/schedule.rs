@@ -43,7 +43,7 @@ over_http! {
         let row = own.row().await;
         assert_eq!((own.missed().await, counts(&row["jobs_24h"])), (vec!["01-15 1".to_owned()], [1, 0, 0, 1]));
         let since = json!("2026-01-15T22:00:00.000Z");
-        assert_eq!(reason(&row, "missed_run"), &json!({"code": "missed_run", "severity": "warning", "device_id": own.device, "since": since, "detail": null}));
+        assert_eq!(reason(&row, "missed_run"), &json!({"code": "missed_run", "severity": "warning", "device_id": own.device, "device_name": "web01", "since": since, "detail": null}));
         assert_eq!(grades(&row)[0], "warning");
         own.judge_until("2026-01-17T02:00:00Z").await;
         assert_eq!(reason(&own.row().await, "missed_run")["since"], since, "of the oldest since the last run");

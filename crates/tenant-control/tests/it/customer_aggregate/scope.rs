@@ -165,7 +165,7 @@ over_http! {
         let moved = own.server.now();
         own.move_to(&own.device, Some(&elsewhere)).await;
         let row = own.server.posture(&own.acme, Some(&elsewhere)).await;
-        assert_eq!(reason(&row, "never_reported"), &json!({"code": "never_reported", "severity": "unknown", "device_id": silent, "since": moved, "detail": null}));
+        assert_eq!(reason(&row, "never_reported"), &json!({"code": "never_reported", "severity": "unknown", "device_id": silent, "device_name": "silent", "since": moved, "detail": null}));
         own.server.judge_until(moved.plus_ms(26 * HOUR_MS + 1)).await;
         let row = own.server.posture(&own.acme, Some(&elsewhere)).await;
         assert_eq!(reason(&row, "never_reported")["severity"], "warning");

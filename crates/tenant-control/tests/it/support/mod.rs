@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod command;
 pub mod contract;
 pub mod devices;
+pub mod dice;
 pub mod idp;
 pub mod keeper;
 pub mod load;

@@ -1,0 +1,220 @@
+//! SQL that adds facts up again, a tenant's day at a time, while the sums serve: each day is replaced in one transaction, under
+//! the lock of those who add up new facts.
+//!
+//! Sums of which no facts are kept any more, such as those of requests of last month, are taken as they are in the shortest
+//! grain. Every longer grain, and every sum of the platform, is made of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use figures::cells::{CURRENCY, KEY, METERED, ORGANIZATION, ROUTE, TENANT};
+use figures::{Dimension, Figures, Group, cells, entries_from_bytes, entries_to_bytes};
+use kernel::args;
+use kernel::base::{Error, Result, TenantId};
+use kernel::store::{Db, FactRetention, Tx, Value};
+use serde::Serialize;
+
+use crate::fold::store::{LOCK, OF_TENANTS, PLATFORM, QueuedFact, Sums, grains_of};
+use crate::grain::{Grain, START_OF_TIME};
+
+kernel::statements! {
+    TENANTS = "SELECT id FROM tenants ORDER BY id";
+    NEXT_SUM = "SELECT MIN(start) FROM rollups WHERE tenant_id = $1 AND dimension = 0 AND grain = $2 AND start >= $3";
+    NEXT_FACT = "SELECT MIN(at) FROM facts WHERE tenant_id = $1 AND at >= $2";
+    FACTS = "SELECT id, tenant_id, at, born_at, expires_at, body FROM facts WHERE tenant_id = $1 AND at >= $2 AND at < $3";
+    SUMS = "SELECT start, member, body FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3
+        AND start >= $4 AND start < $5 ORDER BY start, member";
+    DELETE_SUMS = "DELETE FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3 AND start >= $4 AND start < $5";
+    INSERT_SUM = "INSERT INTO rollups (tenant_id, dimension, grain, start, member, body) VALUES ($1, $2, $3, $4, $5, $6)";
+    COHORTS = "SELECT grain, start, body FROM cohorts /* INDEXED BY cohorts_by_change */ WHERE tenant_id = $1 AND changed_on = $2";
+    DELETE_COHORTS = "DELETE FROM cohorts /* INDEXED BY cohorts_by_change */ WHERE tenant_id = $1 AND changed_on = $2";
+    INSERT_COHORT = "INSERT INTO cohorts (tenant_id, grain, start, changed_on, body) VALUES ($1, $2, $3, $4, $5)";
+}
+
+/// Dimensions of a tenant's own sums.
+const OF_A_TENANT: [Dimension; 4] = [Dimension::NONE, CURRENCY, KEY, ROUTE];
+/// Dimensions of the platform's sums that are sums of the tenants'.
+const OF_THE_PLATFORM: [Dimension; 3] = [Dimension::NONE, CURRENCY, ROUTE];
+
+/// What was added up again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RebuildReport {
+    pub tenants: usize,
+    /// Days of all tenants together.
+    pub days: usize,
+}
+
+/// Adds up all facts again. After an interruption every day is either as it was or right.
+pub async fn rebuild_figures(system: &Db) -> Result<RebuildReport> {
+    let tenants: Vec<TenantId> = system.list(TENANTS, args![]).await?;
+    let mut report = RebuildReport { tenants: tenants.len(), days: 0 };
+    let mut days: BTreeSet<i64> = BTreeSet::new();
+    for tenant in &tenants {
+        let mut next = START_OF_TIME;
+        while let Some(day) = find_next_day(system, tenant.to_string(), next).await? {
+            rebuild_day(system, tenant.to_string(), day).await?;
+            system.yield_write_lock().await;
+            report.days += 1;
+            days.insert(day);
+            next = day + Grain::Day.length_ms();
+        }
+    }
+    // Days that only the platform has sums of are of tenants that are gone.
+    for day in days {
+        let tenants = tenants.clone();
+        system.write(async move |tx| rebuild_platform_day(tx, &tenants, day).await).await?;
+        system.yield_write_lock().await;
+    }
+    Ok(report)
+}
+
+/// The next day with sums or facts.
+async fn find_next_day(system: &Db, tenant: String, from: i64) -> Result<Option<i64>> {
+    let sum: Option<i64> = system.get_one(NEXT_SUM, args![tenant, Grain::Day.minutes(), from]).await?;
+    let fact: Option<i64> = system.get_one(NEXT_FACT, args![tenant, from]).await?;
+    Ok(sum.into_iter().chain(fact.map(|at| Grain::Day.floor(at))).min())
+}
+
+async fn rebuild_day(system: &Db, tenant: String, day: i64) -> Result<()> {
+    let now = system.env().now().as_millis();
+    // Of an earlier day some facts may have been deleted already.
+    let has_facts = day + FactRetention::Long.as_millis() > now;
+    let rebuild = async move |tx: &mut Tx| {
+        wait_for_lock(tx).await?;
+        if has_facts {
+            rebuild_from_facts(tx, &tenant, day).await?;
+        }
+        for dimension in OF_A_TENANT {
+            add_up_grains(tx, &tenant, dimension, day).await?;
+        }
+        Ok(())
+    };
+    system.write(rebuild).await
+}
+
+/// Replaces the shortest sums and the cohorts of a day. Metered figures stay: their facts are kept for two days only.
+async fn rebuild_from_facts(tx: &mut Tx, tenant: &str, day: i64) -> Result<()> {
+    let end = day + Grain::Day.length_ms();
+    let mut sums = Sums::default();
+    for fact in tx.list::<QueuedFact>(FACTS, args![tenant, day, end]).await? {
+        if fact.expires_at - fact.at > FactRetention::Short.as_millis() {
+            sums.add_fact(&fact)?;
+        }
+    }
+    for dimension in [Dimension::NONE, CURRENCY] {
+        let stored = read_sums(tx, tenant, dimension, Grain::Quarter, day).await?;
+        let metered =
+            |(key, figures): ((i64, String), Figures)| (key, figures.with_cells(|cell| METERED.contains(&cell)));
+        let mut rows: DaySums = stored.into_iter().map(metered).collect();
+        for (key, figures) in sums.of_tenant(tenant, dimension, Grain::Quarter) {
+            rows.entry(key).or_default().add_figures(&figures);
+        }
+        write_sums(tx, tenant, dimension, Grain::Quarter, day, rows).await?;
+    }
+    tx.exec(DELETE_COHORTS, args![tenant, day]).await?;
+    tx.exec_each(INSERT_COHORT, &sums.cohort_rows(tenant)).await.map(drop)
+}
+
+/// Two that add up at once would each miss what the other adds.
+async fn wait_for_lock(tx: &mut Tx) -> Result<()> {
+    if tx.try_lock(LOCK).await? { Ok(()) } else { Err(Error::unavailable("figures are being added up; try again")) }
+}
+
+/// The sums of a day by start and member.
+type DaySums = BTreeMap<(i64, String), Figures>;
+
+async fn read_sums(tx: &mut Tx, tenant: &str, dimension: Dimension, grain: Grain, day: i64) -> Result<DaySums> {
+    let (start, end) = (grain.floor(day), day + Grain::Day.length_ms());
+    let rows: Vec<(i64, String, Vec<u8>)> =
+        tx.list(SUMS, args![tenant, i64::from(dimension.0), grain.minutes(), start, end]).await?;
+    let mut sums = DaySums::new();
+    for (start, member, body) in rows {
+        sums.insert((start, member), Figures::from_bytes(&body).map_err(Error::internal)?);
+    }
+    Ok(sums)
+}
+
+/// Replaces the sums of a grain that begin on a day, or in its week.
+async fn write_sums(
+    tx: &mut Tx,
+    tenant: &str,
+    dimension: Dimension,
+    grain: Grain,
+    day: i64,
+    sums: DaySums,
+) -> Result<()> {
+    let (start, end) = (grain.floor(day), day + Grain::Day.length_ms());
+    let number = i64::from(dimension.0);
+    tx.exec(DELETE_SUMS, args![tenant, number, grain.minutes(), start, end]).await?;
+    let row = |((start, member), figures): ((i64, String), Figures)| -> Vec<Value> {
+        let body = figures.to_bytes();
+        vec![tenant.into(), number.into(), grain.minutes().into(), start.into(), member.into(), body.into()]
+    };
+    let rows: Vec<Vec<Value>> = sums.into_iter().filter(|(_, figures)| !figures.is_empty()).map(row).collect();
+    tx.exec_each(INSERT_SUM, &rows).await.map(drop)
+}
+
+/// Makes the longer grains of a day of the shorter ones, and its week of its days.
+async fn add_up_grains(tx: &mut Tx, tenant: &str, dimension: Dimension, day: i64) -> Result<()> {
+    for pair in grains_of(dimension).windows(2) {
+        let (shorter, longer) = (pair[0], pair[1]);
+        let (first, days) = if longer == Grain::Week { (longer.floor(day), 7) } else { (day, 1) };
+        let mut sums = DaySums::new();
+        for number in 0..days {
+            let part = first + number * Grain::Day.length_ms();
+            for ((start, member), figures) in read_sums(tx, tenant, dimension, shorter, part).await? {
+                let whole = longer.floor(start);
+                add_part(sums.entry((whole, member)).or_default(), &figures, start - whole);
+            }
+        }
+        write_sums(tx, tenant, dimension, longer, day, sums).await?;
+    }
+    Ok(())
+}
+
+/// Adds what happened in a part that begins so much later than the whole.
+fn add_part(sum: &mut Figures, part: &Figures, later_ms: i64) {
+    sum.add_figures(part);
+    let rate = part.count(cells::SPEND_RATE);
+    sum.add_count(cells::SPEND_BEFORE_CHANGE, rate * (later_ms / kernel::base::SECOND_MS));
+}
+
+/// The sums of the platform for a day are those of all tenants.
+async fn rebuild_platform_day(tx: &mut Tx, tenants: &[TenantId], day: i64) -> Result<()> {
+    wait_for_lock(tx).await?;
+    for dimension in OF_THE_PLATFORM {
+        let grain = grains_of(dimension)[0];
+        let mut sums = DaySums::new();
+        for tenant in tenants {
+            for (key, figures) in read_sums(tx, &tenant.to_string(), dimension, grain, day).await? {
+                sums.entry(key).or_default().add_figures(&figures);
+            }
+        }
+        write_sums(tx, PLATFORM, dimension, grain, day, sums).await?;
+        add_up_grains(tx, PLATFORM, dimension, day).await?;
+    }
+    let mut by_tenant = DaySums::new();
+    let mut cohorts: BTreeMap<(i64, i64), BTreeMap<Group, Figures>> = BTreeMap::new();
+    for tenant in tenants {
+        let name = tenant.to_string();
+        for ((start, _), figures) in read_sums(tx, &name, Dimension::NONE, Grain::Hour, day).await? {
+            by_tenant.insert((start, name.clone()), figures.with_cells(|cell| OF_TENANTS.contains(&cell)));
+        }
+        let rows: Vec<(i64, i64, Vec<u8>)> = tx.list(COHORTS, args![name, day]).await?;
+        for (grain, start, body) in rows {
+            for (group, figures) in entries_from_bytes(&body).map_err(Error::internal)? {
+                if group.dimension != ORGANIZATION {
+                    cohorts.entry((grain, start)).or_default().entry(group).or_default().add_figures(&figures);
+                }
+            }
+        }
+    }
+    write_sums(tx, PLATFORM, TENANT, Grain::Hour, day, by_tenant).await?;
+    add_up_grains(tx, PLATFORM, TENANT, day).await?;
+    tx.exec(DELETE_COHORTS, args![PLATFORM, day]).await?;
+    let row = |((grain, start), groups): ((i64, i64), BTreeMap<Group, Figures>)| -> Vec<Value> {
+        let entries: Vec<(Group, Figures)> = groups.into_iter().filter(|(_, figures)| !figures.is_empty()).collect();
+        vec![PLATFORM.into(), grain.into(), start.into(), day.into(), entries_to_bytes(&entries).into()]
+    };
+    let rows: Vec<Vec<Value>> = cohorts.into_iter().map(row).collect();
+    tx.exec_each(INSERT_COHORT, &rows).await.map(drop)
+}
