@@ -5,6 +5,7 @@
 //! grain. Every longer grain, and every sum of the platform, is made of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use figures::cells::{CURRENCY, KEY, METERED, ORGANIZATION, ROUTE, TENANT};
 use figures::{Dimension, Figures, Group, cells, entries_from_bytes, entries_to_bytes};
@@ -30,6 +31,8 @@ kernel::statements! {
     INSERT_COHORT = "INSERT INTO cohorts (tenant_id, grain, start, changed_on, body) VALUES ($1, $2, $3, $4, $5)";
 }
 
+/// How long a rebuild waits for those who add up new facts.
+const WAIT: Duration = Duration::from_millis(50);
 /// Dimensions of a tenant's own sums.
 const OF_A_TENANT: [Dimension; 4] = [Dimension::NONE, CURRENCY, KEY, ROUTE];
 /// Dimensions of the platform's sums that are sums of the tenants'.
@@ -51,7 +54,9 @@ pub async fn rebuild_figures(system: &Db) -> Result<RebuildReport> {
     for tenant in &tenants {
         let mut next = START_OF_TIME;
         while let Some(day) = find_next_day(system, tenant.to_string(), next).await? {
-            rebuild_day(system, tenant.to_string(), day).await?;
+            while !rebuild_day(system, tenant.to_string(), day).await? {
+                tokio::time::sleep(WAIT).await;
+            }
             system.yield_write_lock().await;
             report.days += 1;
             days.insert(day);
@@ -60,8 +65,13 @@ pub async fn rebuild_figures(system: &Db) -> Result<RebuildReport> {
     }
     // Days that only the platform has sums of are of tenants that are gone.
     for day in days {
-        let tenants = tenants.clone();
-        system.write(async move |tx| rebuild_platform_day(tx, &tenants, day).await).await?;
+        let tenants = &tenants;
+        let rebuild = async |tenants: Vec<TenantId>| {
+            system.write(async move |tx| rebuild_platform_day(tx, &tenants, day).await).await
+        };
+        while !rebuild(tenants.clone()).await? {
+            tokio::time::sleep(WAIT).await;
+        }
         system.yield_write_lock().await;
     }
     Ok(report)
@@ -74,19 +84,22 @@ async fn find_next_day(system: &Db, tenant: String, from: i64) -> Result<Option<
     Ok(sum.into_iter().chain(fact.map(|at| Grain::Day.floor(at))).min())
 }
 
-async fn rebuild_day(system: &Db, tenant: String, day: i64) -> Result<()> {
+/// False, and nothing done, while new facts are being added up: two at once would each miss what the other adds.
+async fn rebuild_day(system: &Db, tenant: String, day: i64) -> Result<bool> {
     let now = system.env().now().as_millis();
     // Of an earlier day some facts may have been deleted already.
     let has_facts = day + FactRetention::Long.as_millis() > now;
     let rebuild = async move |tx: &mut Tx| {
-        wait_for_lock(tx).await?;
+        if !tx.try_lock(LOCK).await? {
+            return Ok(false);
+        }
         if has_facts {
             rebuild_from_facts(tx, &tenant, day).await?;
         }
         for dimension in OF_A_TENANT {
             add_up_grains(tx, &tenant, dimension, day).await?;
         }
-        Ok(())
+        Ok(true)
     };
     system.write(rebuild).await
 }
@@ -112,11 +125,6 @@ async fn rebuild_from_facts(tx: &mut Tx, tenant: &str, day: i64) -> Result<()> {
     }
     tx.exec(DELETE_COHORTS, args![tenant, day]).await?;
     tx.exec_each(INSERT_COHORT, &sums.cohort_rows(tenant)).await.map(drop)
-}
-
-/// Two that add up at once would each miss what the other adds.
-async fn wait_for_lock(tx: &mut Tx) -> Result<()> {
-    if tx.try_lock(LOCK).await? { Ok(()) } else { Err(Error::unavailable("figures are being added up; try again")) }
 }
 
 /// The sums of a day by start and member.
@@ -178,9 +186,11 @@ fn add_part(sum: &mut Figures, part: &Figures, later_ms: i64) {
     sum.add_count(cells::SPEND_BEFORE_CHANGE, rate * (later_ms / kernel::base::SECOND_MS));
 }
 
-/// The sums of the platform for a day are those of all tenants.
-async fn rebuild_platform_day(tx: &mut Tx, tenants: &[TenantId], day: i64) -> Result<()> {
-    wait_for_lock(tx).await?;
+/// The sums of the platform for a day are those of all tenants. False while new facts are being added up.
+async fn rebuild_platform_day(tx: &mut Tx, tenants: &[TenantId], day: i64) -> Result<bool> {
+    if !tx.try_lock(LOCK).await? {
+        return Ok(false);
+    }
     for dimension in OF_THE_PLATFORM {
         let grain = grains_of(dimension)[0];
         let mut sums = DaySums::new();
@@ -216,5 +226,6 @@ async fn rebuild_platform_day(tx: &mut Tx, tenants: &[TenantId], day: i64) -> Re
         vec![PLATFORM.into(), grain.into(), start.into(), day.into(), entries_to_bytes(&entries).into()]
     };
     let rows: Vec<Vec<Value>> = cohorts.into_iter().map(row).collect();
-    tx.exec_each(INSERT_COHORT, &rows).await.map(drop)
+    tx.exec_each(INSERT_COHORT, &rows).await?;
+    Ok(true)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use figures::{Dimension, Figures, Group, entries_from_bytes};
 use kernel::args;
-use kernel::base::{Error, Result, TenantId};
+use kernel::base::{Error, Result};
 use kernel::store::{Db, FromRow, Param};
 
 use crate::fold::store::{BIRTH_GRAINS, PLATFORM, grains_of};
@@ -13,14 +13,19 @@ use crate::grain::{END_OF_TIME, Grain, START_OF_TIME, Span, cover_range, join_sp
 kernel::statements! {
     SUMS = "SELECT start, member, body FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3
         AND start >= $4 AND start < $5 ORDER BY start, member";
-    TENANTS = "SELECT id FROM tenants ORDER BY id";
     FACTS = "SELECT body FROM facts WHERE tenant_id = $1 AND at >= $2 AND at < $3";
+    /// The same of all tenants, along the key of each.
+    PLATFORM_FACTS = "SELECT f.body FROM tenants t CROSS JOIN facts f WHERE f.tenant_id = t.id AND f.at >= $1 AND f.at < $2";
     COHORTS = "SELECT body FROM cohorts WHERE tenant_id = $1 AND grain = $2 AND start >= $3 AND start < $4 AND changed_on < $5";
     /// Of records that were created in a range, the facts of another range.
     FACTS_OF_BORN = "SELECT body FROM facts /* INDEXED BY facts_of_born */
         WHERE tenant_id = $1 AND born_at IS NOT NULL AND at >= $2 AND at < $3 AND born_at >= $4 AND born_at < $5";
+    PLATFORM_FACTS_OF_BORN = "SELECT f.body FROM tenants t CROSS JOIN facts f /* INDEXED BY facts_of_born */
+        WHERE f.tenant_id = t.id AND f.born_at IS NOT NULL AND f.at >= $1 AND f.at < $2 AND f.born_at >= $3 AND f.born_at < $4";
     FACTS_BY_BIRTH = "SELECT body FROM facts /* INDEXED BY facts_by_birth */
         WHERE tenant_id = $1 AND born_at >= $2 AND born_at < $3 AND at < $4";
+    PLATFORM_FACTS_BY_BIRTH = "SELECT f.body FROM tenants t CROSS JOIN facts f /* INDEXED BY facts_by_birth */
+        WHERE f.tenant_id = t.id AND f.born_at >= $1 AND f.born_at < $2 AND f.at < $3";
 }
 
 /// Whose figures are read.
@@ -124,17 +129,11 @@ impl<'a> FigureReader<'a> {
 
     /// The facts of a range shorter than any sum.
     async fn read_facts(self, range: TimeRange) -> Result<Vec<(Group, Figures)>> {
-        let mut bodies: Vec<Vec<u8>> = Vec::new();
-        match self {
-            FigureReader::Platform(db) => {
-                for tenant in list_tenants(db).await? {
-                    bodies.extend(db.list::<Vec<u8>>(FACTS, args![tenant, range.since, range.until]).await?);
-                }
-            }
-            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => {
-                bodies = self.list(FACTS, args![range.since, range.until]).await?;
-            }
-        }
+        let values = args![range.since, range.until];
+        let bodies = match self {
+            FigureReader::Platform(db) => db.list(PLATFORM_FACTS, values).await?,
+            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => self.list(FACTS, values).await?,
+        };
         decode_all(bodies)
     }
 
@@ -145,8 +144,7 @@ impl<'a> FigureReader<'a> {
         let today = if born.until > now { END_OF_TIME } else { Grain::Day.floor(born.until) };
         let mut found: Vec<(Group, Figures)> = Vec::new();
         for edge in edges_of(born, &spans) {
-            let read = self.read_born(edge, TimeRange { since: START_OF_TIME, until: born.until });
-            found.extend(decode_all(read.await?)?);
+            found.extend(decode_all(self.read_by_birth(edge, born.until).await?)?);
         }
         for span in &spans {
             let values = (span.grain.minutes(), span.start, span.end);
@@ -171,28 +169,21 @@ impl<'a> FigureReader<'a> {
 
     /// The facts of a range of the records that were created in another.
     async fn read_born(self, born: TimeRange, at: TimeRange) -> Result<Vec<Vec<u8>>> {
-        let tenants = match self {
-            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => vec![None],
-            FigureReader::Platform(db) => list_tenants(db).await?.into_iter().map(Some).collect(),
-        };
-        let mut bodies = Vec::new();
-        for tenant in tenants {
-            let by_birth = at.since == START_OF_TIME;
-            let sql = if by_birth { FACTS_BY_BIRTH } else { FACTS_OF_BORN };
-            let mut values: Vec<&dyn Param> = tenant.iter().map(|tenant| tenant as &dyn Param).collect();
-            if by_birth {
-                values.extend([&born.since as &dyn Param, &born.until, &at.until]);
-            } else {
-                values.extend([&at.since as &dyn Param, &at.until, &born.since, &born.until]);
-            }
-            bodies.extend(self.db().list::<Vec<u8>>(sql, &values).await?);
+        let values = args![at.since, at.until, born.since, born.until];
+        match self {
+            FigureReader::Platform(db) => db.list(PLATFORM_FACTS_OF_BORN, values).await,
+            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => self.list(FACTS_OF_BORN, values).await,
         }
-        Ok(bodies)
     }
-}
 
-async fn list_tenants(system: &Db) -> Result<Vec<TenantId>> {
-    system.list(TENANTS, args![]).await
+    /// All facts until a moment of the records that were created in a range.
+    async fn read_by_birth(self, born: TimeRange, until: i64) -> Result<Vec<Vec<u8>>> {
+        let values = args![born.since, born.until, until];
+        match self {
+            FigureReader::Platform(db) => db.list(PLATFORM_FACTS_BY_BIRTH, values).await,
+            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => self.list(FACTS_BY_BIRTH, values).await,
+        }
+    }
 }
 
 /// What the spans leave out at the ends of a range.

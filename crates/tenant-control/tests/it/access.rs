@@ -44,6 +44,7 @@ const SCOPES: &[&str] = &[
     "backup:write",
     "analytics:read",
     "audit:read",
+    "platform:read",
 ];
 
 /// The contract's roles: a technician has all but keys, webhooks, the audit trail and the writing of users, clouds and
@@ -53,6 +54,8 @@ fn holds(role: Role, scope: &str) -> bool {
     let admins_alone = ["api_keys", "webhooks", "audit"].contains(&family)
         || ["users:write", "cloud:write", "backup:write"].contains(&scope);
     match role {
+        // That is given to a user, and not by a role.
+        _ if scope == PLATFORM => false,
         Role::Admin => true,
         Role::Technician => !admins_alone,
         Role::Viewer => !admins_alone && action == "read" && family != "users",
@@ -233,6 +236,8 @@ async fn generous(mut setup: Setup) -> (Server, Indexed) {
     (server, index)
 }
 
+const PLATFORM: &str = "platform:read";
+
 struct Record {
     id: String,
     /// What nobody else may see.
@@ -304,7 +309,7 @@ over_http! {
 
     async fn a_key_needs_the_one_scope_and_no_other(setup: Setup) {
         let (server, index) = generous(setup).await;
-        let acme = server.tenant("acme").await;
+        let acme = server.tenant_of_operator("acme").await;
         for operation in operations(&server).into_iter().filter(|operation| !operation.public) {
             // An index that nobody keeps up to date stops answering.
             index.catch_up().await;
@@ -317,7 +322,9 @@ over_http! {
             refused(&answer, "insufficient_scope", &operation, "a key with all other scopes");
             assert_eq!(answer.json()["required_scope"], scope);
             let family = format!("{}:*", scope.split(':').next().unwrap());
-            for right in [scope, &family, "*"] {
+            // Only the scope itself lets one read figures of the platform.
+            let rights = if scope == PLATFORM { vec![scope] } else { vec![scope, &family, "*"] };
+            for right in rights {
                 let scopes: Vec<&str> = [right].into_iter().chain(operation.row.more.iter().copied()).collect();
                 let key = server.key(&acme, &scopes).await;
                 let target = operation.record_for(&server, &acme, &key).await;
@@ -351,7 +358,9 @@ over_http! {
         let acme = server.tenant("acme").await;
         let globex = server.tenant("globex").await;
         let stranger = server.key(&globex, &["*"]).await;
-        for operation in operations(&server).into_iter().filter(|operation| !operation.public && operation.by_key) {
+        // Figures of the platform are of all tenants.
+        let is_of_one = |operation: &Operation| operation.scope.as_deref() != Some(PLATFORM);
+        for operation in operations(&server).into_iter().filter(|operation| !operation.public && operation.by_key && is_of_one(operation)) {
             // An index that nobody keeps up to date stops answering.
             index.catch_up().await;
             let target = operation.record(&server, &acme).await;
@@ -411,7 +420,7 @@ over_http! {
 
     async fn a_change_by_cookie_from_another_site_is_refused_everywhere(setup: Setup) {
         let (server, index) = generous(setup).await;
-        let acme = server.tenant("acme").await;
+        let acme = server.tenant_of_operator("acme").await;
         for operation in operations(&server).into_iter().filter(|operation| !operation.public) {
             // An index that nobody keeps up to date stops answering.
             index.catch_up().await;

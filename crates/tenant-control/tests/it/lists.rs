@@ -116,7 +116,7 @@ over_http! {
     }
 
     async fn what_a_route_does_not_know_is_refused(server: Server) {
-        let acme = server.tenant("acme").await;
+        let acme = server.tenant_of_operator("acme").await;
         let id = server.key(&acme, &["*"]).await.id;
         for (path, method, documented) in server.contract.operations() {
             let has_id = documented["parameters"].as_array().is_some_and(|all| all.iter().any(|one| one["name"] == "id"));
@@ -138,7 +138,7 @@ over_http! {
     }
 
     async fn a_parameter_that_takes_no_list_is_given_once(server: Server) {
-        let acme = server.tenant("acme").await;
+        let acme = server.tenant_of_operator("acme").await;
         let mut tried = 0;
         for (path, method, documented) in server.contract.operations() {
             let single = documented["parameters"].as_array().into_iter().flatten();

@@ -56,7 +56,7 @@ fn method(name: &str) -> Method {
 
 over_http! {
     async fn in_any_parameter_it_is_a_bad_request(server: Server) {
-        let acme = server.tenant("acme").await;
+        let acme = server.tenant_of_operator("acme").await;
         let mut asked = 0;
         for (path, verb, operation) in server.contract.operations() {
             for parameter in operation["parameters"].as_array().into_iter().flatten().filter(|one| one["in"] == "query") {

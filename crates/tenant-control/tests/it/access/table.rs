@@ -136,6 +136,8 @@ pub fn table() -> Vec<Row> {
         row("get_backup_config", Nothing, None, 200),
         row("replace_backup_config", Nothing, Some(json!({"alert_after_failures": 2})), 200),
         row("list_backup_postures", Nothing, None, 200),
+        row("read_tenant_analytics", Nothing, None, 200),
+        row("read_platform_analytics", Nothing, None, 200),
         row("list_organizations", Nothing, None, 200),
         row("list_organizations", Organization, None, 200),
         row("create_organization", Nothing, Some(json!({"name": "Made"})), 201),

@@ -41,7 +41,7 @@ over_http! {
         assert_eq!(names(&row["verification"]), ["every_days", "last_success_at", "oldest_last_success_at", "overdue"]);
         assert_eq!(names(&row["restore_test"]), ["every_days", "last_success_at", "overdue"]);
         assert_eq!(names(&row["rule_32110"]), ["copies", "immutable", "media", "offsite", "zero_errors"]);
-        assert_eq!(names(&row["reasons"][0]), ["code", "detail", "device_id", "severity", "since"]);
+        assert_eq!(names(&row["reasons"][0]), ["code", "detail", "device_id", "device_name", "severity", "since"]);
         assert_eq!(row["reasons"][0]["severity"], "critical", "the worst first");
         let dates: Vec<&str> = row["days"].as_array().unwrap().iter().map(|day| day["date"].as_str().unwrap()).collect();
         assert_eq!((dates.len(), dates[0], dates[27]), (28, "2025-12-19", "2026-01-15"), "oldest first");

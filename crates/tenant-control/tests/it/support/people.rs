@@ -37,6 +37,14 @@ impl Server {
         Tenancy { tenant, admin }
     }
 
+    /// A tenant whose admin is a platform operator, too.
+    pub async fn tenant_of_operator(&self, slug: &str) -> Tenancy {
+        let tenancy = self.tenant(slug).await;
+        let email = format!("operator@{slug}.test");
+        let new = NewUser { email, name: None, role: Role::Admin, platform_operator: true };
+        Tenancy { admin: self.session(&tenancy.tenant, new).await, ..tenancy }
+    }
+
     /// Lets a feed begin with what the test does, and not with how its tenant was made.
     async fn forget_events(&self, tenant: TenantId) {
         let db = self.app.store.tenant_for_test(tenant, Actor::for_system());
