@@ -111,7 +111,9 @@ impl DailyVolume {
 
 fn counted(dimension: Dimension, member: &str, counts: &[(Cell, i64)]) -> (Group, Figures) {
     let mut figures = Figures::default();
-    counts.iter().for_each(|(cell, count)| figures.add_count(*cell, *count));
+    for (cell, count) in counts {
+        figures.add_count(*cell, *count);
+    }
     (Group::new(dimension, member), figures)
 }
 

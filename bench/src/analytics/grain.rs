@@ -18,7 +18,7 @@ impl Grain {
     /// Of what is broken down by key, route or tenant.
     pub const OF_MEMBERS: [Grain; 3] = [Grain::Hour, Grain::Day, Grain::Week];
     /// By when a ticket was created.
-    pub const OF_BIRTHS: [Grain; 3] = [Grain::Quarter, Grain::Day, Grain::Week];
+    pub const OF_BIRTHS: [Grain; 4] = [Grain::Quarter, Grain::Hour, Grain::Day, Grain::Week];
 
     pub const fn length_ms(self) -> i64 {
         match self {

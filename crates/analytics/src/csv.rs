@@ -37,7 +37,9 @@ pub fn to_rows(families: &Families, starts: &[i64]) -> (Vec<FigureRow>, RowEncod
     add!(tickets, devices, vms, backups, workflows, webhooks, api_usage, searches);
     let write = |row: &FigureRow, line: &mut kernel::http::CsvLine<'_>| {
         line.push_plain(Some(row.start));
-        row.numbers.iter().for_each(|number| line.push_plain(*number));
+        for number in &row.numbers {
+            line.push_plain(*number);
+        }
     };
     (rows, RowEncoding::Csv { columns, write: Box::new(write) })
 }

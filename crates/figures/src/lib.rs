@@ -10,7 +10,7 @@ mod codec;
 mod fact;
 mod samples;
 
-pub use codec::{Undecodable, entries_from_bytes, entries_to_bytes};
+pub use codec::{Undecodable, entries_from_bytes, entries_to_bytes, visit_entries};
 pub use fact::{Fact, Group};
 pub use samples::{EXACT_MAX, RELATIVE_ERROR, Samples};
 

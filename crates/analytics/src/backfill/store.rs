@@ -191,11 +191,15 @@ fn device_facts((id, created_at, status, deleted_at): DeviceRow) -> (String, Vec
         _ => DEVICES_STALE,
     };
     let mut added = Fact::new(created_at.as_millis());
-    [DEVICES, DEVICES_ADDED, cell].into_iter().for_each(|cell| added.add_count(cell, 1));
+    for cell in [DEVICES, DEVICES_ADDED, cell] {
+        added.add_count(cell, 1);
+    }
     let removed = deleted_at.map(|deleted_at| {
         let mut removed = Fact::new(deleted_at.as_millis());
         removed.add_count(DEVICES_REMOVED, 1);
-        [DEVICES, cell].into_iter().for_each(|cell| removed.add_count(cell, -1));
+        for cell in [DEVICES, cell] {
+            removed.add_count(cell, -1);
+        }
         removed
     });
     (id, std::iter::once(added).chain(removed).collect())

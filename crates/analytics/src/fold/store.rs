@@ -37,7 +37,7 @@ kernel::statements! {
 /// What excludes two that add up at once.
 pub const LOCK: &str = "analytics.fold";
 /// Facts of one transaction: few enough that others wait for it only some milliseconds.
-const BATCH_FACTS: i64 = 200;
+const BATCH_FACTS: usize = 200;
 /// Transactions of one round; the next round comes soon.
 const BATCHES_MAX: usize = 200;
 /// Whose figures are those of all tenants.
@@ -46,14 +46,14 @@ pub const PLATFORM: &str = "";
 /// What is summed of each tenant for the platform's list of them.
 pub const OF_TENANTS: [Cell; 3] = [REQUESTS, TICKETS_CREATED, DEVICES];
 /// Members of a dimension in a day. A tenant has at most 100 API keys at a time.
-const MEMBERS_PER_DAY_MAX: i64 = 200;
+const MEMBERS_PER_DAY_MAX: usize = 200;
 /// Under which those beyond are counted.
 pub const OTHER_MEMBER: &str = "other";
 
 /// Grains of figures that are broken down and asked for as totals alone.
 const MEMBER_GRAINS: [Grain; 3] = [Grain::Hour, Grain::Day, Grain::Week];
 /// Grains by which a record was created.
-pub const BIRTH_GRAINS: [Grain; 3] = [Grain::Quarter, Grain::Day, Grain::Week];
+pub const BIRTH_GRAINS: [Grain; 4] = Grain::ALL;
 
 /// Writes what this node has metered. Also called once before the process ends.
 pub async fn write_usage(node: &ServerNode) -> Result<()> {
@@ -65,9 +65,7 @@ pub async fn fold_facts(node: &ServerNode) -> Result<()> {
     let system = node.store.system(Purpose::Jobs);
     for _ in 0..BATCHES_MAX {
         // A queue without facts is read, not written.
-        if system.find::<i64>(NEXT_QUEUED, args![]).await?.is_none()
-            || fold_batch(&system).await? < BATCH_FACTS as usize
-        {
+        if system.find::<i64>(NEXT_QUEUED, args![]).await?.is_none() || fold_batch(&system).await? < BATCH_FACTS {
             break;
         }
     }
@@ -81,7 +79,7 @@ pub async fn fold_batch(system: &Db) -> Result<usize> {
             if !tx.try_lock(LOCK).await? {
                 return Ok(0);
             }
-            let facts: Vec<QueuedFact> = tx.list(TAKE_FACTS, args![BATCH_FACTS]).await?;
+            let facts: Vec<QueuedFact> = tx.list(TAKE_FACTS, args![BATCH_FACTS as i64]).await?;
             let mut sums = Sums::default();
             let mut kept = Vec::with_capacity(facts.len());
             for fact in &facts {
@@ -156,11 +154,14 @@ struct CohortKey {
     changed_on: i64,
 }
 
+/// The figures of a row of `cohorts`.
+type CohortSums = BTreeMap<Group, Figures>;
+
 /// What a batch adds to each row.
 #[derive(Default)]
 pub struct Sums {
     rollups: BTreeMap<RollupKey, Figures>,
-    cohorts: BTreeMap<CohortKey, BTreeMap<Group, Figures>>,
+    cohorts: BTreeMap<CohortKey, CohortSums>,
 }
 
 impl Sums {
@@ -264,9 +265,9 @@ impl Sums {
             }
         }
         for (tenant, dimension, day) in days {
-            let (number, limit) = (i64::from(dimension.0), MEMBERS_PER_DAY_MAX);
+            let (number, limit) = (i64::from(dimension.0), MEMBERS_PER_DAY_MAX as i64);
             let stored: Vec<String> = tx.list(MEMBERS, args![tenant, number, Grain::Day.minutes(), day, limit]).await?;
-            let mut free = (limit as usize).saturating_sub(stored.len());
+            let mut free = MEMBERS_PER_DAY_MAX.saturating_sub(stored.len());
             let in_day = |key: &RollupKey| {
                 key.tenant == tenant
                     && key.dimension == dimension
@@ -301,8 +302,8 @@ impl Sums {
     }
 }
 
-async fn save_cohorts(tx: &mut Tx, cohorts: BTreeMap<CohortKey, BTreeMap<Group, Figures>>) -> Result<()> {
-    let mut rows: Vec<(PendingRows<Vec<u8>>, CohortKey, BTreeMap<Group, Figures>)> = Vec::with_capacity(cohorts.len());
+async fn save_cohorts(tx: &mut Tx, cohorts: BTreeMap<CohortKey, CohortSums>) -> Result<()> {
+    let mut rows: Vec<(PendingRows<Vec<u8>>, CohortKey, CohortSums)> = Vec::with_capacity(cohorts.len());
     for (key, groups) in cohorts {
         rows.push((tx.defer_query(COHORT, key.to_values()).await?, key, groups));
     }
@@ -318,7 +319,7 @@ async fn save_cohorts(tx: &mut Tx, cohorts: BTreeMap<CohortKey, BTreeMap<Group, 
     tx.defer_exec_each(SAVE_COHORT, saved).await
 }
 
-fn cohort_row(key: &CohortKey, groups: BTreeMap<Group, Figures>) -> Vec<Value> {
+fn cohort_row(key: &CohortKey, groups: CohortSums) -> Vec<Value> {
     let entries: Vec<(Group, Figures)> = groups.into_iter().filter(|(_, figures)| !figures.is_empty()).collect();
     let mut values = key.to_values();
     values.push(entries_to_bytes(&entries).into());

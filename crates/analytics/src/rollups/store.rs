@@ -1,8 +1,8 @@
 //! SQL that reads sums, and the facts at the ends of a range that no sum ends at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use figures::{Dimension, Figures, Group, entries_from_bytes};
+use figures::{Dimension, Figures, Group, entries_from_bytes, visit_entries};
 use kernel::args;
 use kernel::base::{Error, Result};
 use kernel::store::{Db, FromRow, Param};
@@ -142,29 +142,21 @@ impl<'a> FigureReader<'a> {
         let spans = cover_range(born.since, born.until, &BIRTH_GRAINS);
         // Later than now nothing has happened, so the whole day of today counts.
         let today = if born.until > now { END_OF_TIME } else { Grain::Day.floor(born.until) };
-        let mut found: Vec<(Group, Figures)> = Vec::new();
+        let mut bodies: Vec<Vec<u8>> = Vec::new();
         for edge in edges_of(born, &spans) {
-            found.extend(decode_all(self.read_by_birth(edge, born.until).await?)?);
+            bodies.extend(self.read_by_birth(edge, born.until).await?);
         }
         for span in &spans {
             let values = (span.grain.minutes(), span.start, span.end);
-            let bodies: Vec<Vec<u8>> = self.list(COHORTS, args![values.0, values.1, values.2, today]).await?;
-            found.extend(decode_all(bodies)?);
+            bodies.extend(self.list::<Vec<u8>>(COHORTS, args![values.0, values.1, values.2, today]).await?);
         }
         if let (Some(first), Some(last)) = (spans.first(), spans.last()) {
             let covered = TimeRange { since: first.start, until: last.end };
             if today < born.until {
-                let read = self.read_born(covered, TimeRange { since: today, until: born.until });
-                found.extend(decode_all(read.await?)?);
+                bodies.extend(self.read_born(covered, TimeRange { since: today, until: born.until }).await?);
             }
         }
-        let mut groups: BTreeMap<Group, Figures> = BTreeMap::new();
-        for (group, figures) in found {
-            if group.dimension.is_of_cohorts() {
-                groups.entry(group).or_default().add_figures(&figures);
-            }
-        }
-        Ok(groups)
+        add_up_cohorts(&bodies)
     }
 
     /// The facts of a range of the records that were created in another.
@@ -192,6 +184,20 @@ fn edges_of(range: TimeRange, spans: &[Span]) -> Vec<TimeRange> {
     let edges =
         [TimeRange { since: range.since, until: first.start }, TimeRange { since: last.end, until: range.until }];
     edges.into_iter().filter(|edge| edge.since < edge.until).collect()
+}
+
+/// The sums of all figures of cohorts.
+fn add_up_cohorts(bodies: &[Vec<u8>]) -> Result<BTreeMap<Group, Figures>> {
+    let mut sums: HashMap<(Dimension, &str), Figures> = HashMap::new();
+    for body in bodies {
+        let add = |dimension: Dimension, member, figures: Figures| {
+            if dimension.is_of_cohorts() {
+                sums.entry((dimension, member)).or_default().add_figures(&figures);
+            }
+        };
+        visit_entries(body, add).map_err(Error::internal)?;
+    }
+    Ok(sums.into_iter().map(|((dimension, member), figures)| (Group::new(dimension, member), figures)).collect())
 }
 
 fn decode_all(bodies: Vec<Vec<u8>>) -> Result<Vec<(Group, Figures)>> {

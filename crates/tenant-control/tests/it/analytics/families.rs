@@ -108,7 +108,7 @@ over_http! {
         let acme = server.tenant("acme").await;
         let stub = &clouds.hetzner;
         let (first, _) = (stub.add("acme", "web-1"), stub.add("acme", "web-2"));
-        stub.change(first, |machine| machine.state = "off".to_owned());
+        stub.change(first, |machine| "off".clone_into(&mut machine.state));
         server.connect(&acme, stub, "acme").await;
         let connected = server.now();
         server.advance(10 * HOUR_MS);

@@ -58,12 +58,14 @@ impl PlainTicket {
     }
 }
 
+/// When a device was added and removed, and its id.
+type PlainDevice = (i64, Option<i64>, String);
+
 /// What has happened, plainly.
 #[derive(Default)]
 struct History {
     tickets: Vec<PlainTicket>,
-    /// When each device was added and removed.
-    devices: Vec<(i64, Option<i64>, String)>,
+    devices: Vec<PlainDevice>,
 }
 
 fn within(at: i64, since: i64, until: i64) -> bool {
@@ -99,9 +101,7 @@ impl History {
     }
 
     fn devices(&self, since: i64, until: i64) -> [i64; 3] {
-        let count = |is: &dyn Fn(&(i64, Option<i64>, String)) -> bool| {
-            self.devices.iter().filter(|device| is(device)).count() as i64
-        };
+        let count = |is: &dyn Fn(&PlainDevice) -> bool| self.devices.iter().filter(|device| is(device)).count() as i64;
         [
             count(&|(added, removed, _)| *added < until && removed.is_none_or(|removed| removed >= until)),
             count(&|(added, ..)| within(*added, since, until)),

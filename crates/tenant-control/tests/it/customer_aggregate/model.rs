@@ -144,11 +144,11 @@ impl Play {
     fn excludable(&mut self, owner: Owner) -> Option<usize> {
         let wanted = self.live();
         let place = self.machines[wanted].customer;
-        let moves = self.history.iter().filter_map(|(_, deed)| match deed {
+        let mut moves = self.history.iter().filter_map(|(_, deed)| match deed {
             Deed::Move(device, to) if *device == wanted => Some(*to),
             _ => None,
         });
-        let place = moves.last().unwrap_or(place);
+        let place = moves.next_back().unwrap_or(place);
         match owner {
             Owner::Tenant => Some(wanted),
             Owner::Customer(at) => Some(wanted).filter(|_| place == Some(at)),
