@@ -157,14 +157,14 @@ def check_damage(site):
         file.write(b"other")
     restore = tool.restore(site.source, f"{site.folder}/restored")
     expect_answers("a file that differs", [(201, "failed")], site.run(restore, (2,), kind="restore_test"))
-    site.expect_row("before the damage", "ok", "ok", [], {"success": 2})
+    site.expect_row("before the damage", "ok", "warning", ["restore_test_overdue"], {"success": 2})
     path = tool.damage_path(f"{site.folder}/nas")
     os.chmod(path, 0o600)
     with open(path, "r+b") as file:
         file.seek(os.path.getsize(path) // 2)
         file.write(b"damaged")
     expect_answers("a damaged repository", [(201, "failed")], site.run(tool.verify(), (1,), kind="verify"))
-    row = site.expect_row("a damaged repository", "ok", "critical", ["errors_found"], {"success": 2})
+    row = site.expect_row("a damaged repository", "ok", "critical", ["errors_found", "restore_test_overdue"], {"success": 2})
     expect_same("zero errors", False, row["rule_32110"]["zero_errors"])
 
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use figures::cells::{
     BORN, BORN_OPEN, CURRENCY, KEY, LEVELS, ORGANIZATION, PRIORITY, ROUTE, SPEND_BEFORE_CHANGE, SPEND_RATE, STATUS,
 };
-use figures::{Cell, Dimension, Figures, Group};
-use kernel::base::{Result, SECOND_MS, StringEnum, Timestamp};
+use figures::{Cell, Dimension, FigureSummary, Figures, Group};
+use kernel::base::{Error, Result, SECOND_MS, StringEnum, Timestamp};
 use tickets::{Priority, TicketStatus};
 
 use crate::fold::store::OTHER_MEMBER;
@@ -32,14 +32,14 @@ pub struct ReportRequest {
 /// The sums that all families are made of.
 struct ReportSums {
     range: TimeRange,
-    within: Figures,
+    within: FigureSummary,
     at_end: Figures,
     buckets: Vec<BucketSums>,
 }
 
 struct BucketSums {
     start: Timestamp,
-    within: Figures,
+    within: FigureSummary,
     at_end: Figures,
 }
 
@@ -91,7 +91,7 @@ pub async fn read_families(reader: FigureReader<'_>, request: &ReportRequest) ->
 
 async fn read_sums(reader: FigureReader<'_>, request: &ReportRequest) -> Result<ReportSums> {
     let range = request.read_range();
-    let within = reader.read_range(range).await?;
+    let within = reader.read_range(range).await?.to_summary();
     let at_end = reader.read_level(range.until).await?.with_cells(is_level);
     let buckets = read_buckets(reader, &request.bounds).await?;
     Ok(ReportSums { range, within, at_end, buckets })
@@ -107,17 +107,14 @@ async fn read_buckets(reader: FigureReader<'_>, bounds: &[i64]) -> Result<Vec<Bu
     for row in reader.read_spans(Dimension::NONE, cover_range(START_OF_TIME, first, &Grain::ALL)).await? {
         level.add_figures(&row.figures.with_cells(is_level));
     }
-    let mut rows = reader.read_spans(Dimension::NONE, spans_between(bounds)).await?.into_iter().peekable();
+    let mut rows = reader.read_bodies(spans_between(bounds)).await?.into_iter().peekable();
     let mut buckets = Vec::with_capacity(bounds.len());
     for pair in bounds.windows(2) {
-        let mut within = Figures::default();
-        while let Some(row) = rows.next_if(|row| row.start < pair[1]) {
-            if within.is_empty() {
-                within = row.figures;
-            } else {
-                within.add_figures(&row.figures);
-            }
+        let mut bodies = Vec::new();
+        while let Some((_, body)) = rows.next_if(|(start, _)| *start < pair[1]) {
+            bodies.push(body);
         }
+        let within = summarize(&bodies)?;
         for (cell, count) in within.counts().filter(|(cell, _)| is_level(*cell)) {
             level.add_count(cell, count);
         }
@@ -125,6 +122,18 @@ async fn read_buckets(reader: FigureReader<'_>, bounds: &[i64]) -> Result<Vec<Bu
         buckets.push(BucketSums { start, within, at_end: level.clone() });
     }
     Ok(buckets)
+}
+
+/// The figures of a bucket that these sums make up.
+fn summarize(bodies: &[Vec<u8>]) -> Result<FigureSummary> {
+    if let [one] = bodies {
+        return FigureSummary::from_bytes(one).map_err(Error::internal);
+    }
+    let mut sum = Figures::default();
+    for body in bodies {
+        sum.add_figures(&Figures::from_bytes(body).map_err(Error::internal)?);
+    }
+    Ok(sum.to_summary())
 }
 
 /// Sums of which each is within one bucket.
@@ -171,7 +180,8 @@ async fn read_tickets(reader: FigureReader<'_>, request: &ReportRequest, sums: &
 }
 
 async fn read_api_usage(reader: FigureReader<'_>, sums: &ReportSums) -> Result<ApiUsageFamily> {
-    let usage = |figures: &Figures| ApiUsageAnalytics::measure(&Measured { within: figures, at_end: figures });
+    let usage =
+        |figures: &Figures| ApiUsageAnalytics::measure(&Measured { within: &figures.to_summary(), at_end: figures });
     let by_key = match reader {
         FigureReader::Platform(_) => None,
         FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => {

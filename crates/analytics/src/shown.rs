@@ -11,7 +11,7 @@ use figures::cells::{
     SLA_MISSED, THROTTLED, TICKETS_CREATED, TICKETS_OPEN, TICKETS_RESOLVED, VMS, VMS_FAILED, VMS_PROVISIONING,
     VMS_REBOOTING, VMS_RUNNING, VMS_STARTING, VMS_STOPPED, VMS_STOPPING, VMS_SUSPENDED, VMS_TERMINATING, VMS_UNKNOWN,
 };
-use figures::{Cell, Figures};
+use figures::{Cell, FigureSummary, Figures};
 use kernel::base::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -39,23 +39,23 @@ pub struct P50P99 {
 const MS_PER_SECOND: f64 = 1_000.0;
 const US_PER_MS: f64 = 1_000.0;
 
-fn quantile(figures: &Figures, cell: Cell, part: f64, units: f64) -> Option<f64> {
-    let value = figures.samples(cell)?.quantile(part)?;
+fn quantile(figures: &FigureSummary, cell: Cell, part: f64, units: f64) -> Option<f64> {
+    let value = figures.percentile(cell, part)?;
     // Digits beyond the error of a percentile would only look exact.
     Some((value / units * 1_000.0).round() / 1_000.0)
 }
 
-fn p50_p90(figures: &Figures, cell: Cell, units: f64) -> P50P90 {
+fn p50_p90(figures: &FigureSummary, cell: Cell, units: f64) -> P50P90 {
     P50P90 { p50: quantile(figures, cell, 0.5, units), p90: quantile(figures, cell, 0.9, units) }
 }
 
-fn p50_p99(figures: &Figures, cell: Cell, units: f64) -> P50P99 {
+fn p50_p99(figures: &FigureSummary, cell: Cell, units: f64) -> P50P99 {
     P50P99 { p50: quantile(figures, cell, 0.5, units), p99: quantile(figures, cell, 0.99, units) }
 }
 
 /// What happened within a range or a bucket, and how things stood at its end.
 pub struct Measured<'a> {
-    pub within: &'a Figures,
+    pub within: &'a FigureSummary,
     pub at_end: &'a Figures,
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{Cell, Dimension, Fact, Figures, Group, Samples};
+use super::{Cell, Dimension, Fact, FigureSummary, Figures, Group, Samples};
 
 /// Bytes that are no figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +88,28 @@ pub fn write_figures(bytes: &mut Vec<u8>, figures: &Figures) {
     }
 }
 
+/// The counts and the percentiles, without what the percentiles are computed of.
+pub fn read_summary(bytes: &mut &[u8]) -> Read<FigureSummary> {
+    let mut summary = FigureSummary::default();
+    let counts = read_length(bytes)?;
+    summary.counts.reserve_exact(counts);
+    for _ in 0..counts {
+        summary.counts.push((Cell(read_byte(bytes)?), read_signed(bytes)?));
+    }
+    for _ in 0..read_length(bytes)? {
+        let cell = Cell(read_byte(bytes)?);
+        let length = read_length(bytes)?;
+        let (mut own, rest) = bytes.split_at(length);
+        *bytes = rest;
+        let mut thousandths = [0; PERCENTILES.len()];
+        for value in &mut thousandths {
+            *value = read_signed(&mut own)?;
+        }
+        summary.percentiles.push((cell, thousandths));
+    }
+    Ok(summary)
+}
+
 pub fn read_figures(bytes: &mut &[u8]) -> Read<Figures> {
     let mut figures = Figures::default();
     let counts = read_length(bytes)?;
@@ -101,9 +123,15 @@ pub fn read_figures(bytes: &mut &[u8]) -> Read<Figures> {
     Ok(figures)
 }
 
-/// With their length, so that a reader of counts can skip them, and a later version can say more at the end.
+/// The percentiles that are shown, in thousandths, before what they are computed of.
+pub const PERCENTILES: [f64; 3] = [0.5, 0.9, 0.99];
+
+/// With their length and their percentiles first, so that a reader who adds nothing to them can skip the rest.
 fn write_samples(bytes: &mut Vec<u8>, samples: &Samples) {
     let mut own = Vec::new();
+    for value in samples.percentile_thousandths() {
+        write_signed(&mut own, value);
+    }
     write_bins(&mut own, samples);
     write_number(bytes, own.len() as u64);
     bytes.extend_from_slice(&own);
@@ -130,6 +158,9 @@ fn read_samples(bytes: &mut &[u8]) -> Read<Samples> {
     let length = read_length(bytes)?;
     let (mut own, rest) = bytes.split_at(length);
     *bytes = rest;
+    for _ in PERCENTILES {
+        read_signed(&mut own)?;
+    }
     read_bins(&mut own)
 }
 
@@ -214,6 +245,15 @@ mod tests {
                 figures.add_sample(Cell(*cell), *value);
             }
             prop_assert_eq!(Figures::from_bytes(&figures.to_bytes()), Ok(figures.clone()));
+            let summary = FigureSummary::from_bytes(&figures.to_bytes()).map_err(|_| TestCaseError::fail("unreadable"))?;
+            for cell in (0..=u8::MAX).map(Cell) {
+                prop_assert_eq!(summary.count(cell), figures.count(cell));
+                for part in PERCENTILES {
+                    let (shown, exact) = (summary.percentile(cell, part), figures.percentile(cell, part));
+                    prop_assert_eq!(shown.is_some(), exact.is_some());
+                    prop_assert!((shown.unwrap_or_default() - exact.unwrap_or_default()).abs() <= 0.001 + exact.unwrap_or_default() * 1e-9);
+                }
+            }
             let entries = vec![(Group::ALL, figures.clone()), (Group::new(Dimension(7), member), figures)];
             prop_assert_eq!(entries_from_bytes(&entries_to_bytes(&entries)), Ok(entries));
         }
@@ -231,6 +271,6 @@ mod tests {
         figures.add_count(Cell(10), 3);
         figures.add_count(Cell(11), -3);
         figures.add_sample(Cell(12), 3_600_000);
-        assert!(figures.to_bytes().len() < 18, "{}", figures.to_bytes().len());
+        assert!(figures.to_bytes().len() < 32, "{}", figures.to_bytes().len());
     }
 }

@@ -26,6 +26,42 @@ impl Dimension {
     pub const NONE: Dimension = Dimension(0);
 }
 
+/// What an answer shows of sums to which nothing is added: reading them skips what percentiles are computed of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FigureSummary {
+    counts: Vec<(Cell, i64)>,
+    /// In thousandths.
+    percentiles: Vec<(Cell, [i64; codec::PERCENTILES.len()])>,
+}
+
+impl FigureSummary {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Undecodable> {
+        let mut rest = bytes;
+        let summary = codec::read_summary(&mut rest)?;
+        if rest.is_empty() { Ok(summary) } else { Err(Undecodable) }
+    }
+
+    pub fn count(&self, cell: Cell) -> i64 {
+        find_cell(&self.counts, cell).copied().unwrap_or_default()
+    }
+
+    pub fn counts(&self) -> impl Iterator<Item = (Cell, i64)> {
+        self.counts.iter().copied()
+    }
+
+    /// One of the percentiles that are kept: 0.5, 0.9 or 0.99.
+    pub fn percentile(&self, cell: Cell, part: f64) -> Option<f64> {
+        let kept = codec::PERCENTILES.iter().position(|kept| (kept - part).abs() < f64::EPSILON)?;
+        #[expect(clippy::cast_precision_loss, reason = "within the error of a percentile")]
+        find_cell(&self.percentiles, cell).map(|values| values[kept] as f64 / 1_000.0)
+    }
+}
+
+fn find_cell<T>(cells: &[(Cell, T)], cell: Cell) -> Option<&T> {
+    let at = cells.binary_search_by_key(&cell, |(cell, _)| *cell).ok()?;
+    cells.get(at).map(|(_, value)| value)
+}
+
 /// Sums by cell, in the order of the cells. A count of zero is not kept.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
@@ -39,15 +75,15 @@ impl Figures {
     }
 
     pub fn count(&self, cell: Cell) -> i64 {
-        match self.counts.binary_search_by_key(&cell, |(cell, _)| *cell) {
-            Ok(at) => self.counts[at].1,
-            Err(_) => 0,
-        }
+        find_cell(&self.counts, cell).copied().unwrap_or_default()
     }
 
     pub fn samples(&self, cell: Cell) -> Option<&Samples> {
-        let at = self.samples.binary_search_by_key(&cell, |(cell, _)| *cell).ok()?;
-        Some(&self.samples[at].1)
+        find_cell(&self.samples, cell)
+    }
+
+    pub fn percentile(&self, cell: Cell, part: f64) -> Option<f64> {
+        self.samples(cell)?.quantile(part)
     }
 
     pub fn counts(&self) -> impl Iterator<Item = (Cell, i64)> {
@@ -87,6 +123,13 @@ impl Figures {
         for (cell, samples) in &other.samples {
             self.add_samples(*cell, samples);
         }
+    }
+
+    /// The same without what percentiles are computed of.
+    pub fn to_summary(&self) -> FigureSummary {
+        let thousandths = |(cell, samples): &(Cell, Samples)| (*cell, samples.percentile_thousandths());
+        let percentiles = self.samples.iter().map(thousandths).collect();
+        FigureSummary { counts: self.counts.clone(), percentiles }
     }
 
     /// Only these cells.

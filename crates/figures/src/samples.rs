@@ -11,6 +11,8 @@ use std::sync::LazyLock;
 
 use sketches_ddsketch::Config;
 
+use super::codec::PERCENTILES;
+
 /// A percentile is at most this much larger or smaller than the true one.
 pub const RELATIVE_ERROR: f64 = 0.01;
 
@@ -75,6 +77,12 @@ impl Samples {
             below > rank
         });
         found.map(|(bin, _)| if *bin == ZERO_BIN { 0.0 } else { BINS.value(*bin) })
+    }
+
+    /// The percentiles that are kept beside the samples.
+    pub(crate) fn percentile_thousandths(&self) -> [i64; PERCENTILES.len()] {
+        #[expect(clippy::cast_possible_truncation, reason = "milliseconds of far less than an age")]
+        PERCENTILES.map(|part| (self.quantile(part).unwrap_or_default() * 1_000.0).round() as i64)
     }
 
     fn sort_into_bins(&mut self) {

@@ -95,8 +95,11 @@ async fn read_facts(
             let rows: Vec<(String, Timestamp, String, Option<String>)> = tx.list(VMS, values).await?;
             let mut facts = Vec::with_capacity(rows.len());
             for (id, created_at, state, cost) in rows {
-                let counted =
-                    CountedVm::of(StringEnum::from_stored(&state)?, from_optional_json(cost.as_deref())?.as_ref());
+                let counted = CountedVm::new(
+                    StringEnum::from_stored(&state)?,
+                    from_optional_json(cost.as_deref())?.as_ref(),
+                    true,
+                );
                 facts.push((id, vec![vm_fact(None, &counted, created_at)]));
             }
             facts

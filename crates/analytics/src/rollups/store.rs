@@ -103,6 +103,18 @@ impl<'a> FigureReader<'a> {
         Ok(rows)
     }
 
+    /// The sums of these spans that are not broken down, as they are stored, in the order of time.
+    pub async fn read_bodies(self, spans: Vec<Span>) -> Result<Vec<(i64, Vec<u8>)>> {
+        let mut rows = Vec::new();
+        for Span { grain, start, end } in join_spans(spans) {
+            let read: Vec<(i64, String, Vec<u8>)> =
+                self.list(SUMS, args![i64::from(Dimension::NONE.0), grain.minutes(), start, end]).await?;
+            rows.extend(read.into_iter().map(|(start, _, body)| (start, body)));
+        }
+        rows.sort_by_key(|(start, _)| *start);
+        Ok(rows)
+    }
+
     /// What is not broken down, of exactly this range.
     pub async fn read_range(self, range: TimeRange) -> Result<Figures> {
         let mut groups = self.read_groups(Dimension::NONE, range).await?;

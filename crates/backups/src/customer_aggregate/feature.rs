@@ -17,6 +17,7 @@ pub const FEATURE: Feature = Feature {
         posture::missed::store::STATEMENTS,
         posture::clock::store::STATEMENTS,
         pending::store::STATEMENTS,
+        posture::queue::store::STATEMENTS,
         repair::store::STATEMENTS,
     ],
     event_kinds: &[|| BACKUP_POSTURE_CHANGED.describe()],

@@ -25,6 +25,10 @@ pub mod missed {
 pub mod pending {
     pub mod store;
 }
+/// What is pending, for those who leave it to be done.
+pub mod queue {
+    pub mod store;
+}
 
 use kernel::base::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -14,7 +14,7 @@ use people::organizations::OrganizationId;
 use super::device::{JudgedDevice, judge_device};
 use super::missed::store::{ScheduledDevice, judge_schedule, list_covered};
 use super::organization::{DAY_WINDOW_MS, OrganizationRecord, earliest, find_zone, judge_organization, zone_of};
-use super::pending::store::enqueue_sweep;
+use super::queue::store::enqueue_sweep;
 use super::record::{DeviceRecord, FailedRun, FailureCount, RunFacts, min_time};
 use super::rows::{DeviceColumns, InventoryDevice, PostureColumns, StoredDevice, StoredPosture};
 use super::share::DeviceShare;

@@ -9,7 +9,6 @@ use figures::{Cell, Fact, Group};
 use kernel::base::Timestamp;
 
 use super::VmCost;
-use super::store::StoredVm;
 
 /// How a machine is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,18 +21,9 @@ pub struct CountedVm {
 }
 
 impl CountedVm {
-    pub fn new(stored: &StoredVm) -> Self {
-        let details = &stored.record.details;
-        let counted = CountedVm::of(details.state, details.cost.as_ref());
-        match stored.record.deleted_at {
-            None => counted,
-            Some(_) => CountedVm { is_live: false, rate: None, ..counted },
-        }
-    }
-
-    /// Of a machine in the list.
-    pub fn of(state: MachineState, cost: Option<&VmCost>) -> Self {
-        let is_live = state != MachineState::Terminated;
+    /// One that has left the list counts nothing.
+    pub fn new(state: MachineState, cost: Option<&VmCost>, is_listed: bool) -> Self {
+        let is_live = is_listed && state != MachineState::Terminated;
         CountedVm { state, is_live, rate: cost.filter(|_| is_live).and_then(hourly_rate) }
     }
 }

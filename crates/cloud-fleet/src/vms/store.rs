@@ -102,6 +102,12 @@ pub struct StoredVm {
 }
 
 impl StoredVm {
+    /// How figures count it.
+    pub fn to_counted(&self) -> CountedVm {
+        let details = &self.record.details;
+        CountedVm::new(details.state, details.cost.as_ref(), self.record.deleted_at.is_none())
+    }
+
     /// The position in the order of changes.
     pub fn change_key(&self) -> ChangeKey<VmId> {
         ChangeKey { at: self.record.updated_at, sequence: self.sequence, key: self.record.id }
@@ -225,7 +231,7 @@ fn select_by_external_ids(provider: ProviderId, ids: &[&str]) -> Select {
 pub async fn insert_vm(tx: &mut Tx, stored: &StoredVm) -> Result<()> {
     tx.defer_exec(INSERT, to_row_values(stored)?).await?;
     tx.record_change(KIND, stored.record.id).await?;
-    let fact = vm_fact(None, &CountedVm::new(stored), stored.record.created_at);
+    let fact = vm_fact(None, &stored.to_counted(), stored.record.created_at);
     tx.record_fact(&fact, FactRetention::Long).await
 }
 
@@ -240,7 +246,7 @@ pub async fn save_vm(tx: &mut Tx, old: &CountedVm, mut new: StoredVm) -> Result<
     }
     tx.defer_exec(UPDATE, to_row_values(&new)?).await?;
     tx.record_change(KIND, new.record.id).await?;
-    tx.record_fact(&vm_fact(Some(old), &CountedVm::new(&new), at), FactRetention::Long).await?;
+    tx.record_fact(&vm_fact(Some(old), &new.to_counted(), at), FactRetention::Long).await?;
     if new.record.details.state != old.state && new.record.deleted_at.is_none() {
         let changes = VmChanges { state: VmStateChange { from: old.state, to: new.record.details.state } };
         let changed = ChangedVm { vm: new.record.clone(), changes };
@@ -269,7 +275,7 @@ pub async fn list_live_managed_in(tx: &mut Tx, provider: ProviderId, region: &st
 pub async fn forget_listed(tx: &mut Tx, listed: Vec<StoredVm>) -> Result<()> {
     for mut stored in listed {
         let at = tx.tick().await?.at;
-        let (id, old) = (stored.record.id, CountedVm::new(&stored));
+        let (id, old) = (stored.record.id, stored.to_counted());
         let is_open = stored.record.details.operation.as_ref().is_some_and(|operation| operation.status.is_open());
         stored.record.deleted_at = Some(at);
         tx.defer_exec(END_OPERATIONS, vec![id.into(), at.into()]).await?;

@@ -7,6 +7,7 @@ use kernel::base::{RecordId, Result, StringEnum, Timestamp};
 use kernel::store::{Db, Follower, FromRow, NewEvent, Row, Tx, Value};
 use people::organizations::OrganizationId;
 
+use super::super::queue::store::{PendingKind, enqueue, enqueue_sweep};
 use super::super::rows::InventoryDevice;
 use super::super::store::PostureUpdate;
 use crate::policy::DeviceClass;
@@ -17,8 +18,6 @@ kernel::statements! {
     INSERT_FOLLOWED = "INSERT INTO backup_pending (tenant_id, kind, record_id, position)
         SELECT CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), '' WHERE CAST($2 AS TEXT) <> ''
         ON CONFLICT (tenant_id, kind, record_id) DO NOTHING";
-    INSERT = "INSERT INTO backup_pending (tenant_id, kind, record_id, position) VALUES ($1, $2, $3, '')
-        ON CONFLICT (tenant_id, kind, record_id) DO UPDATE SET position = ''";
     NEXT = "SELECT kind, record_id, position FROM backup_pending WHERE tenant_id = $1 ORDER BY kind, record_id LIMIT $2";
     DELETE = "DELETE FROM backup_pending WHERE tenant_id = $1 AND kind = $2 AND record_id = $3";
     MOVE = "UPDATE backup_pending SET position = $4 WHERE tenant_id = $1 AND kind = $2 AND record_id = $3";
@@ -36,32 +35,6 @@ kernel::statements! {
         WHERE tenant_id = $1 AND organization_id = $2 AND device_id > $3 ORDER BY device_id LIMIT $4";
     POSTURES_AFTER = "SELECT organization_id FROM backup_postures WHERE tenant_id = $1 AND organization_id > $2
         ORDER BY organization_id LIMIT $3";
-}
-
-/// What is pending for a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PendingKind {
-    Device,
-    Organization,
-    /// The policy of the tenant, an organization or a device was changed; or an organization has reported for the first time,
-    /// by which its silent devices are judged.
-    Policy,
-    /// The same, of the organizations of a tenant, after its devices.
-    Postures,
-}
-
-impl PendingKind {
-    const ALL: [PendingKind; 4] =
-        [PendingKind::Device, PendingKind::Organization, PendingKind::Policy, PendingKind::Postures];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            PendingKind::Device => "device",
-            PendingKind::Organization => "organization",
-            PendingKind::Policy => "policy",
-            PendingKind::Postures => "postures",
-        }
-    }
 }
 
 /// Notes the devices and organizations that have changed.
@@ -119,11 +92,6 @@ pub async fn apply_before_read(db: &Db) {
     }
 }
 
-/// Has all devices of the tenant (`""`), of an organization, or one device judged again.
-pub async fn enqueue_sweep(tx: &mut Tx, owner: &str) -> Result<()> {
-    tx.exec(INSERT, args![PendingKind::Policy.as_str(), owner]).await.map(drop)
-}
-
 /// Notes a change of policy of the tenant (`""`), an organization or a device, and does the first part of it at once.
 pub async fn apply_policy(tx: &mut Tx, owner: &str) -> Result<()> {
     enqueue_sweep(tx, owner).await?;
@@ -170,7 +138,7 @@ async fn apply_some(tx: &mut Tx, update: &mut PostureUpdate, rows: i64) -> Resul
         None => tx.exec(DELETE, args![kind_name, record]).await?,
     };
     if kind == PendingKind::Policy && owns_tenant && is_done {
-        tx.exec(INSERT, args![PendingKind::Postures.as_str(), ""]).await?;
+        enqueue(tx, PendingKind::Postures, "").await?;
     }
     Ok(end.rows.max(1))
 }

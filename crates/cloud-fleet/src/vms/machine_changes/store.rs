@@ -12,7 +12,6 @@ use super::super::store::{self, LiveVm, StoredVm};
 use super::super::{ORGANIZATION_TAG, OperationId, OperationStatus, Vm, VmCost, VmDetails, VmId, VmSize};
 use crate::cloud_text::clean_text;
 use crate::providers::ProviderId;
-use crate::vms::facts::CountedVm;
 
 kernel::statements! {
     /// The machine of an operation has turned up: the operation goes on with it.
@@ -144,7 +143,7 @@ pub async fn update_machine(
     seen_at: Timestamp,
 ) -> Result<StoredVm> {
     let mut details = merge_machine(&stored, machine, organization);
-    let old = CountedVm::new(&stored);
+    let old = stored.to_counted();
     let is_new = details != stored.record.details || stored.record.deleted_at.is_some();
     let was_missing = stored.missing_since.is_some();
     details.first_seen_at = details.first_seen_at.or(Some(seen_at));
@@ -210,7 +209,7 @@ async fn insert_machine(
 /// A machine that a whole sync has not found, and that the cloud did not know when it was asked at this moment, is gone.
 pub async fn mark_gone(tx: &mut Tx, missed: &LiveVm, asked_at: Timestamp) -> Result<()> {
     let Some(stored) = find_missed(tx, missed, asked_at).await? else { return Ok(()) };
-    let old = CountedVm::new(&stored);
+    let old = stored.to_counted();
     if old.state == MachineState::Terminated {
         return Ok(());
     }

@@ -14,7 +14,6 @@ use super::super::store::{self, StoredVm};
 use super::super::{OperationStatus, VM_FAILED, Vm, VmId};
 use crate::CLOUD_LANE;
 use crate::providers::store::{find_in_tx, region_lane};
-use crate::vms::facts::CountedVm;
 
 kernel::statements! {
     /// The machine is looked for once more before the order is sent. To another account it goes only if nothing of it may be a
@@ -52,7 +51,7 @@ pub async fn settle_operation(tx: &mut Tx, id: VmId, settlement: Settlement) -> 
         return Err(Error::conflict(detail));
     };
     let now = tx.env().now();
-    let (old, mut new) = (CountedVm::new(&stored), stored);
+    let (old, mut new) = (stored.to_counted(), stored);
     let decided = match settlement {
         Settlement::Retry => {
             if let Some(external_id) = &new.record.details.external_id {

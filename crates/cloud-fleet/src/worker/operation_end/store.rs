@@ -8,7 +8,6 @@ use kernel::store::Tx;
 
 use super::super::job::{JobContext, look_again_at};
 use super::super::store::{self, DueOperation};
-use crate::vms::facts::CountedVm;
 use crate::vms::machine_changes::store::update_machine;
 use crate::vms::store as vms;
 use crate::vms::{OperationId, OperationStatus, VM_FAILED, VM_PROVISIONED, VmDetails, VmId};
@@ -198,7 +197,7 @@ pub async fn reject_adopted(context: &JobContext, due: &DueOperation, external_i
             let error = OperationError::as_pair(Some(&error));
             if store::end_operation(tx, key, OperationStatus::NeedsAttention, error).await? {
                 let Some(mut stored) = vms::find_in_tx(tx, vm).await? else { return Ok(()) };
-                let old = CountedVm::new(&stored);
+                let old = stored.to_counted();
                 stored.record.details.external_id = None;
                 stored.record.details.state = MachineState::Unknown;
                 vms::save_vm(tx, &old, stored).await?;
@@ -227,12 +226,12 @@ async fn save_machine(tx: &mut Tx, vm: VmId, machine: &Machine, now: Timestamp) 
 /// The end of an order is a change of its machine, for readers of changes.
 async fn touch_vm(tx: &mut Tx, vm: VmId) -> Result<()> {
     let Some(stored) = vms::find_in_tx(tx, vm).await? else { return Ok(()) };
-    vms::save_vm(tx, &CountedVm::new(&stored), stored).await.map(drop)
+    vms::save_vm(tx, &stored.to_counted(), stored).await.map(drop)
 }
 
 async fn save_state(tx: &mut Tx, vm: VmId, state: MachineState) -> Result<()> {
     let Some(mut stored) = vms::find_in_tx(tx, vm).await? else { return Ok(()) };
-    let old = CountedVm::new(&stored);
+    let old = stored.to_counted();
     // A machine that exists keeps what the cloud has told of it.
     if stored.record.details.external_id.is_none() {
         stored.record.details.state = state;
