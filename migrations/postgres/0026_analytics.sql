@@ -33,20 +33,26 @@ CREATE TABLE rollups (
     grain BIGINT NOT NULL,
     start BIGINT NOT NULL,
     member TEXT COLLATE "C" NOT NULL,
-    body BYTEA NOT NULL,
+    -- Counts, and percentiles; what the percentiles are computed of is read only to add to it.
+    summary BYTEA NOT NULL,
+    samples BYTEA NOT NULL,
     PRIMARY KEY (tenant_id, dimension, grain, start, member)
 );
+-- Hours of what is broken down, which are not kept for good.
+CREATE INDEX rollups_of_members ON rollups (start) WHERE grain = 60 AND dimension <> 0 AND dimension < 4;
 
--- Sums of facts by when their record was created, and by the day of the fact: what was created in a range as it stood at a time.
+-- Sums of facts by when their record was created, and by the hour and by the day of the fact: what was created in a range as it
+-- stood at a time. Both grains are numbers of minutes.
 CREATE TABLE cohorts (
     tenant_id TEXT COLLATE "C" NOT NULL,
     grain BIGINT NOT NULL,
     start BIGINT NOT NULL,
-    changed_on BIGINT NOT NULL,
+    change_grain BIGINT NOT NULL,
+    changed_at BIGINT NOT NULL,
     body BYTEA NOT NULL,
-    PRIMARY KEY (tenant_id, grain, start, changed_on)
+    PRIMARY KEY (tenant_id, grain, change_grain, start, changed_at)
 );
-CREATE INDEX cohorts_by_change ON cohorts (tenant_id, changed_on);
+CREATE INDEX cohorts_by_change ON cohorts (tenant_id, change_grain, grain, changed_at, start);
 
 -- What the platform tells of its nodes.
 ALTER TABLE keyring_nodes ADD COLUMN version TEXT COLLATE "C";

@@ -13,7 +13,7 @@ use figures::cells::{
 use figures::{Cell, Dimension, Figures, Group, Samples, entries_to_bytes};
 use kernel::base::{DAY_MS, HOUR_MS, SECOND_MS};
 
-use super::grain::Grain;
+use super::grain::{Grain, part_of_day};
 use crate::chance::Chance;
 use crate::tickets::data::PRIORITIES;
 
@@ -62,9 +62,9 @@ pub struct DailyVolume {
 impl DailyVolume {
     /// Figures of every family.
     pub fn all_figures(self, grain: Grain, chance: &mut Chance) -> Figures {
-        let tickets = grain.part_of_day(self.tickets);
-        let mut figures = usage_figures(grain.part_of_day(self.requests), chance);
-        let searches = grain.part_of_day(self.requests / 20);
+        let tickets = part_of_day(grain, self.tickets);
+        let mut figures = usage_figures(part_of_day(grain, self.requests), chance);
+        let searches = part_of_day(grain, self.requests / 20);
         figures.add_count(SEARCHES, searches);
         figures.add_count(SEARCHES_WITHOUT_RESULT, searches / 10);
         add_values(&mut figures, SEARCH_LATENCY_US, searches, LATENCY_MEAN_US / 2, chance);
@@ -85,15 +85,15 @@ impl DailyVolume {
     /// What the platform sums of each tenant.
     pub fn tenant_figures(self, grain: Grain, chance: &mut Chance) -> Figures {
         let mut figures = Figures::default();
-        figures.add_count(REQUESTS, grain.part_of_day(self.requests) + chance.below(10) as i64);
-        figures.add_count(TICKETS_CREATED, grain.part_of_day(self.tickets));
+        figures.add_count(REQUESTS, part_of_day(grain, self.requests) + chance.below(10) as i64);
+        figures.add_count(TICKETS_CREATED, part_of_day(grain, self.tickets));
         figures.add_count(DEVICES, chance.below(3) as i64);
         figures
     }
 
     /// The tickets that were created in one of a grain, by how they stand.
     pub fn cohort_body(self, grain: Grain, organizations: &[String], chance: &mut Chance) -> Vec<u8> {
-        let tickets = grain.part_of_day(self.tickets).max(1);
+        let tickets = part_of_day(grain, self.tickets).max(1);
         let mut entries: Vec<(Group, Figures)> = Vec::new();
         let by_word: [(Dimension, &[&str]); 2] = [(STATUS, &STATUSES), (PRIORITY, &PRIORITIES)];
         for (dimension, words) in by_word {
@@ -152,15 +152,27 @@ fn add_values(figures: &mut Figures, cell: Cell, count: i64, mean: i64, chance: 
     figures.add_samples(cell, &values);
 }
 
-/// A few bodies for many rows.
-pub struct BodyPool(Vec<Vec<u8>>);
+/// What a row of sums holds.
+pub struct RollupBody {
+    pub summary: Vec<u8>,
+    pub samples: Vec<u8>,
+}
 
-impl BodyPool {
-    pub fn make(chance: &mut Chance, make: impl Fn(&mut Chance) -> Vec<u8>) -> Self {
+impl RollupBody {
+    pub fn of(figures: &Figures) -> Self {
+        RollupBody { summary: figures.summary_bytes(), samples: figures.samples_bytes() }
+    }
+}
+
+/// A few bodies for many rows.
+pub struct BodyPool<T>(Vec<T>);
+
+impl<T> BodyPool<T> {
+    pub fn make(chance: &mut Chance, make: impl Fn(&mut Chance) -> T) -> Self {
         BodyPool((0..POOL).map(|_| make(chance)).collect())
     }
 
-    pub fn draw(&self, chance: &mut Chance) -> &[u8] {
+    pub fn draw(&self, chance: &mut Chance) -> &T {
         &self.0[chance.below(self.0.len())]
     }
 }

@@ -11,7 +11,7 @@ use figures::cells::TENANT;
 use kernel::base::{DAY_MS, Env, TenantId, Timestamp};
 use rusqlite::{Connection, params};
 
-use super::bodies::{BodyPool, DailyVolume};
+use super::bodies::{BodyPool, DailyVolume, RollupBody};
 use super::grain::Grain;
 use super::load::{DAYS, VOLUME, around, write_own_sums, write_tickets};
 use super::members::Members;
@@ -107,7 +107,7 @@ fn write_by_tenant(rows: &mut RowWriter<'_>, tenants: &[String], end: i64) -> Ou
 fn write_tenants(rows: &mut RowWriter<'_>, tenants: &[String], end: i64) -> Outcome {
     let (share, alone, mut chance) = (share_of(tenants), [String::new()], Chance::new(5));
     for (grain, days) in OWN_DAYS {
-        let pool = BodyPool::make(&mut chance, |chance| share.all_figures(grain, chance).to_bytes());
+        let pool = BodyPool::make(&mut chance, |chance| RollupBody::of(&share.all_figures(grain, chance)));
         for tenant in tenants {
             let series = SumSeries {
                 tenant,

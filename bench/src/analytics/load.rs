@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use analytics::fold::store::grains_of;
 use figures::Dimension;
 use figures::cells::{CURRENCY, KEY, ROUTE};
 use kernel::base::{DAY_MS, Env, HOUR_MS, SECOND_MS};
@@ -13,7 +14,7 @@ use kernel::store::FactRetention;
 
 use super::bodies::{DailyVolume, spend_figures, usage_figures};
 use super::facts::{creation_fact, metered_fact, resolution_fact};
-use super::grain::Grain;
+use super::grain::{Grain, part_of_day};
 use super::members::Members;
 use super::rows::{RowWriter, SumSeries, finish_filling, open_for_filling};
 use crate::chance::Chance;
@@ -70,9 +71,9 @@ pub fn write_own_sums(rows: &mut RowWriter<'_>, tenant: &str, end: i64, members:
     let series = |dimension| SumSeries { tenant, dimension, grains: &Grain::ALL, members: &[], since, until: end };
     let all = SumSeries { members: &alone, ..series(Dimension::NONE) };
     rows.write_series(all, |grain, chance| VOLUME.all_figures(grain, chance))?;
-    let routes = SumSeries { members: &members.routes, grains: &Grain::OF_MEMBERS, ..series(ROUTE) };
+    let routes = SumSeries { members: &members.routes, grains: grains_of(ROUTE), ..series(ROUTE) };
     let share = VOLUME.requests / members.routes.len() as i64;
-    rows.write_series(routes, |grain, chance| usage_figures(grain.part_of_day(share), chance))?;
+    rows.write_series(routes, |grain, chance| usage_figures(part_of_day(grain, share), chance))?;
     rows.write_series(SumSeries { members: &members.currencies, ..series(CURRENCY) }, spend_figures)?;
     // Those of the platform are not broken down by organization.
     let organizations: &[String] = if tenant.is_empty() { &[] } else { members.organizations.as_slice() };
@@ -85,12 +86,12 @@ fn write_keys(rows: &mut RowWriter<'_>, tenant: &str, end: i64, members: &Member
     let series = SumSeries {
         tenant,
         dimension: KEY,
-        grains: &Grain::OF_MEMBERS,
+        grains: grains_of(KEY),
         members: &keys,
         since: end - DAYS * DAY_MS,
         until: end,
     };
-    rows.write_series(series, |grain, chance| usage_figures(grain.part_of_day(share), chance))
+    rows.write_series(series, |grain, chance| usage_figures(part_of_day(grain, share), chance))
 }
 
 /// Facts of tickets that are created and resolved in a range, of these tenants in turn.

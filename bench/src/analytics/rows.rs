@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use analytics::fold::store::{BIRTH_GRAINS, change_grains};
 use figures::{Dimension, Fact, Figures};
 use kernel::base::DAY_MS;
 use kernel::store::FactRetention;
 use rusqlite::{Connection, Statement, params};
 
-use super::bodies::{BodyPool, DailyVolume};
-use super::grain::Grain;
+use super::bodies::{BodyPool, DailyVolume, RollupBody};
+use super::grain::{Grain, starts};
 use crate::chance::Chance;
 use crate::harness::Outcome;
 
@@ -18,9 +19,9 @@ const FILLING: &str = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAG
 /// Rows under one commit.
 const STEP: usize = 20_000;
 
-const ROLLUP: &str =
-    "INSERT INTO rollups (tenant_id, dimension, grain, start, member, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-const COHORT: &str = "INSERT INTO cohorts (tenant_id, grain, start, changed_on, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+const ROLLUP: &str = "INSERT INTO rollups (tenant_id, dimension, grain, start, member, summary, samples) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const COHORT: &str = "INSERT INTO cohorts (tenant_id, grain, start, change_grain, changed_at, body)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const FACT: &str = "INSERT INTO facts (tenant_id, at, id, born_at, expires_at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
 pub fn open_for_filling(database: &Path) -> Outcome<Connection> {
@@ -80,26 +81,32 @@ impl<'a> RowWriter<'a> {
     pub fn write_series(&mut self, series: SumSeries<'_>, make: impl Fn(Grain, &mut Chance) -> Figures) -> Outcome {
         let mut chance = Chance::new(u64::from(series.dimension.0));
         for grain in series.grains {
-            let pool = BodyPool::make(&mut chance, |chance| make(*grain, chance).to_bytes());
+            let pool = BodyPool::make(&mut chance, |chance| RollupBody::of(&make(*grain, chance)));
             self.write_sums(series, *grain, &pool, &mut chance)?;
         }
         Ok(())
     }
 
     /// The same of one grain, with bodies that others have as well.
-    pub fn write_sums(&mut self, series: SumSeries<'_>, grain: Grain, pool: &BodyPool, chance: &mut Chance) -> Outcome {
+    pub fn write_sums(
+        &mut self,
+        series: SumSeries<'_>,
+        grain: Grain,
+        pool: &BodyPool<RollupBody>,
+        chance: &mut Chance,
+    ) -> Outcome {
         let SumSeries { tenant, dimension, members, since, until, .. } = series;
-        for start in grain.starts(since, until) {
+        for start in starts(grain, since, until) {
             for member in members {
-                let body = pool.draw(chance);
-                self.rollup.execute(params![tenant, dimension.0, grain.minutes(), start, member, body])?;
+                let RollupBody { summary, samples } = pool.draw(chance);
+                self.rollup.execute(params![tenant, dimension.0, grain.minutes(), start, member, summary, samples])?;
                 self.count_row()?;
             }
         }
         Ok(())
     }
 
-    /// The tickets of a range by when they were created, and by the days on which they changed.
+    /// The tickets of a range by when they were created, and by the hours and days in which they changed.
     pub fn write_cohorts(
         &mut self,
         tenant: &str,
@@ -108,15 +115,17 @@ impl<'a> RowWriter<'a> {
         organizations: &[String],
     ) -> Outcome {
         let mut chance = Chance::new(64);
-        for grain in Grain::OF_BIRTHS {
+        for grain in BIRTH_GRAINS {
             let make = |chance: &mut Chance| volume.cohort_body(grain, organizations, chance);
             let pool = BodyPool::make(&mut chance, make);
-            for start in grain.starts(since, until) {
-                for day in 0..changing_days(grain) {
-                    let changed_on = Grain::Day.floor(start) + day * DAY_MS;
-                    if changed_on < until {
-                        let body = pool.draw(&mut chance);
-                        self.cohort.execute(params![tenant, grain.minutes(), start, changed_on, body])?;
+            for change in change_grains(grain) {
+                // No range that is asked for ends within an earlier day.
+                let first = if *change == Grain::Hour { until - HOURS_MS } else { since };
+                for start in starts(grain, since, until) {
+                    let last = (start + changing_days(grain) * DAY_MS).min(until);
+                    for changed_at in starts(*change, start.max(first), last) {
+                        let values = (grain.minutes(), start, change.minutes(), changed_at, pool.draw(&mut chance));
+                        self.cohort.execute(params![tenant, values.0, values.1, values.2, values.3, values.4])?;
                         self.count_row()?;
                     }
                 }
@@ -140,6 +149,9 @@ impl<'a> RowWriter<'a> {
         Ok(())
     }
 }
+
+/// Of how long ago there are hours of changes.
+const HOURS_MS: i64 = 2 * DAY_MS;
 
 /// Days on which a ticket of a quarter of an hour, a day or a week changes: its first, and some after it.
 const fn changing_days(grain: Grain) -> i64 {

@@ -20,7 +20,8 @@ const LIMIT_MS: f64 = 20.0;
 const LONG_MS: i64 = 90 * DAY_MS;
 const DEFAULT_MS: i64 = 30 * DAY_MS;
 /// What of the rows is read, in the order in which the product reads it.
-const BARE: &str = "SELECT start, member, body FROM rollups WHERE tenant_id = ?1 AND dimension = ?2 AND grain = ?3
+const BARE: &str =
+    "SELECT start, member, summary, samples FROM rollups WHERE tenant_id = ?1 AND dimension = ?2 AND grain = ?3
     AND start >= ?4 AND start < ?5 ORDER BY start, member";
 
 pub fn run() -> Outcome {
@@ -119,8 +120,8 @@ impl BareRead {
     fn read(&self) -> Outcome<usize> {
         let mut statement = self.sqlite.prepare_cached(BARE)?;
         let asked = params![self.tenant, Dimension::NONE.0, Grain::Hour.minutes(), self.since, self.until];
-        let rows: Vec<(i64, String, Vec<u8>)> = statement
-            .query_map(asked, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        let rows: Vec<(i64, String, Vec<u8>, Vec<u8>)> = statement
+            .query_map(asked, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
             .collect::<rusqlite::Result<_>>()?;
         Ok(std::hint::black_box(rows).len())
     }

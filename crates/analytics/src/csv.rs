@@ -1,4 +1,4 @@
-//! Series as a file: a row for each bucket, a column for each number of each family.
+//! Series as a file: a row for each bucket, a column for each field of each family.
 
 use std::borrow::Cow;
 
@@ -6,29 +6,29 @@ use kernel::base::Timestamp;
 use kernel::http::RowEncoding;
 use serde::Serialize;
 
-use crate::shown::{Families, Shown};
+use crate::shown::{Families, FigureField, Shown};
 
-/// A bucket with the numbers of all families.
+/// A bucket with the fields of all families.
 #[derive(Clone, Debug, Serialize)]
 pub struct FigureRow {
     start: Timestamp,
-    numbers: Vec<Option<f64>>,
+    fields: Vec<FigureField>,
 }
 
 /// The rows, and how they are written.
 pub fn to_rows(families: &Families, starts: &[i64]) -> (Vec<FigureRow>, RowEncoding<FigureRow>) {
     let mut columns: Vec<Cow<'static, str>> = vec!["start".into()];
-    let row = |start: &i64| FigureRow { start: Timestamp::from_millis(*start), numbers: Vec::new() };
+    let row = |start: &i64| FigureRow { start: Timestamp::from_millis(*start), fields: Vec::new() };
     let mut rows: Vec<FigureRow> = starts.iter().map(row).collect();
     macro_rules! add {
         ($($family:ident),*) => {$(
             if let Some(family) = &families.$family {
                 for (index, (row, bucket)) in rows.iter_mut().zip(&family.series).enumerate() {
-                    for (name, number) in bucket.figures.columns() {
+                    for (name, field) in bucket.figures.columns() {
                         if index == 0 {
                             columns.push(format!(concat!(stringify!($family), ".{}"), name).into());
                         }
-                        row.numbers.push(number);
+                        row.fields.push(field);
                     }
                 }
             }
@@ -37,8 +37,11 @@ pub fn to_rows(families: &Families, starts: &[i64]) -> (Vec<FigureRow>, RowEncod
     add!(tickets, devices, vms, backups, workflows, webhooks, api_usage, searches);
     let write = |row: &FigureRow, line: &mut kernel::http::CsvLine<'_>| {
         line.push_plain(Some(row.start));
-        for number in &row.numbers {
-            line.push_plain(*number);
+        for field in &row.fields {
+            match field {
+                FigureField::Number(number) => line.push_plain(*number),
+                FigureField::Word(word) => line.push_optional(word.as_deref()),
+            }
         }
     };
     (rows, RowEncoding::Csv { columns, write: Box::new(write) })

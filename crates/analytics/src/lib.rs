@@ -14,10 +14,13 @@ mod csv;
 pub mod fold {
     pub mod store;
 }
-mod grain;
+pub mod grain;
 pub mod platform;
 mod query;
 pub mod rebuild {
+    pub mod store;
+}
+mod recount {
     pub mod store;
 }
 pub mod report;

@@ -59,6 +59,7 @@ impl FigureQuery {
             let detail = "The query parameter since must be before until, which is now when it is omitted.";
             return Err(Error::new(Code::InvalidParameter, detail));
         }
+        let is_until_now = self.until.is_none_or(|until| until > now);
         let range = TimeRange { since: since.as_millis(), until: until.as_millis() };
         let bounds = bucket_bounds(range, self.interval, &self.zone)?.ok_or_else(|| {
             let interval = self.interval.as_str();
@@ -71,7 +72,7 @@ impl FigureQuery {
         let mut families = self.families.unwrap_or_else(|| Family::ALL.to_vec());
         families.sort();
         families.dedup();
-        Ok(ReportRequest { range, bounds, families, now })
+        Ok(ReportRequest { range, is_until_now, bounds, families, now })
     }
 }
 

@@ -1,17 +1,17 @@
 //! Reads the figures of a range: its totals, and its buckets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use figures::cells::{
-    BORN, BORN_OPEN, CURRENCY, KEY, LEVELS, ORGANIZATION, PRIORITY, ROUTE, SPEND_BEFORE_CHANGE, SPEND_RATE, STATUS,
+    BORN, BORN_OPEN, CURRENCY, KEY, ORGANIZATION, PRIORITY, ROUTE, SPEND_BEFORE_CHANGE, SPEND_RATE, STATUS,
 };
-use figures::{Cell, Dimension, FigureSummary, Figures, Group};
-use kernel::base::{Error, Result, SECOND_MS, StringEnum, Timestamp};
+use figures::{Counts, Dimension, FigureSummary, Figures, Group};
+use kernel::base::{Result, SECOND_MS, StringEnum, Timestamp};
 use tickets::{Priority, TicketStatus};
 
 use crate::fold::store::OTHER_MEMBER;
-use crate::grain::{END_OF_TIME, Grain, START_OF_TIME, cover_range};
-use crate::rollups::store::SumRow;
+use crate::grain::{END_OF_TIME, Grain, START_OF_TIME, Span, cover_range};
+use crate::rollups::store::SummaryRow;
 pub use crate::rollups::store::{FigureReader, TimeRange};
 use crate::shown::{
     ApiUsageAnalytics, ApiUsageBucket, ApiUsageFamily, ApiUsageTotals, BackupBucket, BackupFamily, DeviceBucket,
@@ -22,7 +22,10 @@ use crate::shown::{
 
 /// What is asked for.
 pub struct ReportRequest {
+    /// As it is shown.
     pub range: TimeRange,
+    /// Whether the range ends now or later: then everything that has happened since its beginning is in it.
+    pub is_until_now: bool,
     /// The starts of all buckets, and the end of the last one.
     pub bounds: Vec<i64>,
     pub families: Vec<Family>,
@@ -33,21 +36,21 @@ pub struct ReportRequest {
 struct ReportSums {
     range: TimeRange,
     within: FigureSummary,
-    at_end: Figures,
+    at_end: Counts,
     buckets: Vec<BucketSums>,
 }
 
 struct BucketSums {
     start: Timestamp,
     within: FigureSummary,
-    at_end: Figures,
+    at_end: Counts,
 }
 
 impl ReportRequest {
-    /// The range as it is read: nothing has happened after now, and sums need no exact end then.
+    /// The range as it is read: what is until now needs no exact end, whatever the clocks of other nodes say.
     pub fn read_range(&self) -> TimeRange {
         let TimeRange { since, until } = self.range;
-        TimeRange { since, until: if until > self.now.as_millis() { END_OF_TIME } else { until } }
+        TimeRange { since, until: if self.is_until_now { END_OF_TIME } else { until } }
     }
 
     /// The range as it is shown.
@@ -92,53 +95,42 @@ pub async fn read_families(reader: FigureReader<'_>, request: &ReportRequest) ->
 async fn read_sums(reader: FigureReader<'_>, request: &ReportRequest) -> Result<ReportSums> {
     let range = request.read_range();
     let within = reader.read_range(range).await?.to_summary();
-    let at_end = reader.read_level(range.until).await?.with_cells(is_level);
+    let at_end = reader.read_level(range.until).await?;
     let buckets = read_buckets(reader, &request.bounds).await?;
     Ok(ReportSums { range, within, at_end, buckets })
 }
 
-fn is_level(cell: Cell) -> bool {
-    LEVELS.contains(&cell)
-}
-
 async fn read_buckets(reader: FigureReader<'_>, bounds: &[i64]) -> Result<Vec<BucketSums>> {
-    let mut level = Figures::default();
+    let mut level = Counts::default();
     let first = bounds.first().copied().unwrap_or(START_OF_TIME);
-    for row in reader.read_spans(Dimension::NONE, cover_range(START_OF_TIME, first, &Grain::ALL)).await? {
-        level.add_figures(&row.figures.with_cells(is_level));
+    for row in reader.read_summaries(Dimension::NONE, cover_range(START_OF_TIME, first, &Grain::ALL)).await? {
+        level.add_counts(&row.summary.counts);
     }
-    let mut rows = reader.read_bodies(spans_between(bounds)).await?.into_iter().peekable();
+    let mut summaries = read_bucket_summaries(reader, bounds).await?;
     let mut buckets = Vec::with_capacity(bounds.len());
-    for pair in bounds.windows(2) {
-        let mut bodies = Vec::new();
-        while let Some((_, body)) = rows.next_if(|(start, _)| *start < pair[1]) {
-            bodies.push(body);
-        }
-        let within = summarize(&bodies)?;
-        for (cell, count) in within.counts().filter(|(cell, _)| is_level(*cell)) {
-            level.add_count(cell, count);
-        }
-        let start = Timestamp::from_millis(pair[0]);
-        buckets.push(BucketSums { start, within, at_end: level.clone() });
+    for start in bounds.iter().take(bounds.len().saturating_sub(1)) {
+        let within = summaries.remove(start).unwrap_or_default();
+        level.add_counts(&within.counts);
+        buckets.push(BucketSums { start: Timestamp::from_millis(*start), within, at_end: level.clone() });
     }
     Ok(buckets)
 }
 
-/// The figures of a bucket that these sums make up.
-fn summarize(bodies: &[Vec<u8>]) -> Result<FigureSummary> {
-    if let [one] = bodies {
-        return FigureSummary::from_bytes(one).map_err(Error::internal);
-    }
-    let mut sum = Figures::default();
-    for body in bodies {
-        sum.add_figures(&Figures::from_bytes(body).map_err(Error::internal)?);
-    }
-    Ok(sum.to_summary())
+/// The figures of each bucket by its start. Of a bucket that is one sum the percentiles are there already.
+async fn read_bucket_summaries(reader: FigureReader<'_>, bounds: &[i64]) -> Result<HashMap<i64, FigureSummary>> {
+    let covers = bounds.windows(2).map(|pair| cover_range(pair[0], pair[1], &Grain::ALL));
+    let (whole, parts): (Vec<Vec<Span>>, Vec<Vec<Span>>) = covers.partition(|spans| is_one_sum(spans));
+    let whole = reader.read_summaries(Dimension::NONE, whole.concat()).await?;
+    let mut summaries: HashMap<i64, FigureSummary> = whole.into_iter().map(|row| (row.start, row.summary)).collect();
+    let bucket_of = |at: i64| bounds[bounds.partition_point(|bound| *bound <= at).saturating_sub(1)];
+    let mut sums: BTreeMap<i64, Figures> = BTreeMap::new();
+    reader.add_sums(Dimension::NONE, parts.concat(), &mut sums, |start, _| bucket_of(start)).await?;
+    summaries.extend(sums.into_iter().map(|(start, figures)| (start, figures.to_summary())));
+    Ok(summaries)
 }
 
-/// Sums of which each is within one bucket.
-fn spans_between(bounds: &[i64]) -> Vec<crate::grain::Span> {
-    bounds.windows(2).flat_map(|pair| cover_range(pair[0], pair[1], &Grain::ALL)).collect()
+fn is_one_sum(spans: &[Span]) -> bool {
+    matches!(spans, [one] if one.end - one.start == one.grain.length_ms())
 }
 
 impl ReportSums {
@@ -153,7 +145,7 @@ impl ReportSums {
 }
 
 async fn read_tickets(reader: FigureReader<'_>, request: &ReportRequest, sums: &ReportSums) -> Result<TicketFamily> {
-    let cohorts = reader.read_cohorts(request.range, request.now.as_millis()).await?;
+    let cohorts = reader.read_cohorts(request.read_range(), request.now).await?;
     let born = |dimension, member: &str| {
         cohorts.get(&Group::new(dimension, member)).map_or(0, |figures: &Figures| figures.count(BORN))
     };
@@ -180,8 +172,9 @@ async fn read_tickets(reader: FigureReader<'_>, request: &ReportRequest, sums: &
 }
 
 async fn read_api_usage(reader: FigureReader<'_>, sums: &ReportSums) -> Result<ApiUsageFamily> {
-    let usage =
-        |figures: &Figures| ApiUsageAnalytics::measure(&Measured { within: &figures.to_summary(), at_end: figures });
+    let usage = |figures: &Figures| {
+        ApiUsageAnalytics::measure(&Measured { within: &figures.to_summary(), at_end: figures.counts() })
+    };
     let by_key = match reader {
         FigureReader::Platform(_) => None,
         FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => {
@@ -220,28 +213,26 @@ async fn read_vms(reader: FigureReader<'_>, request: &ReportRequest, sums: &Repo
     let mut totals: VmAnalytics = sums.totals();
     let mut series = sums.series(|start, figures| VmBucket { start, figures });
     let now = request.now.as_millis();
-    let (since, until) = (Grain::Quarter.floor(request.range.since), Grain::Quarter.ceil(request.range.until));
-    let first = request.bounds.first().copied().unwrap_or(since);
-    let mut spans = cover_range(START_OF_TIME, since, &Grain::ALL);
-    spans.extend(cover_range(since, until, &Grain::ALL));
-    let meters = read_spend(reader, spans).await?;
-    totals.set_spend(spent_between(&meters, since, request.range.until.min(now)));
-    let mut spans = cover_range(START_OF_TIME, first, &Grain::ALL);
-    spans.extend(spans_between(&request.bounds));
-    let meters = read_spend(reader, spans).await?;
+    let TimeRange { since, until } = request.range;
+    let until = until.min(now).max(since);
+    let meters = read_meters(reader.read_rate_changes([since, until], request.now).await?);
+    totals.set_spend(spent_between(&meters, since, until));
+    let mut spans = cover_range(START_OF_TIME, request.bounds.first().copied().unwrap_or(since), &Grain::ALL);
+    spans.extend(request.bounds.windows(2).flat_map(|pair| cover_range(pair[0], pair[1], &Grain::ALL)));
+    let meters = read_meters(reader.read_summaries(CURRENCY, spans).await?);
     for (bucket, pair) in series.iter_mut().zip(request.bounds.windows(2)) {
         bucket.figures.set_spend(spent_between(&meters, pair[0].min(now), pair[1].min(now)));
     }
     Ok(VmFamily { totals, series })
 }
 
-/// Changes of rates by currency, in the order of time.
-async fn read_spend(reader: FigureReader<'_>, spans: Vec<crate::grain::Span>) -> Result<BTreeMap<String, SpendMeter>> {
+/// Meters by currency, of changes in the order of time.
+fn read_meters(changes: Vec<SummaryRow>) -> BTreeMap<String, SpendMeter> {
     let mut meters: BTreeMap<String, SpendMeter> = BTreeMap::new();
-    for row in reader.read_spans(CURRENCY, spans).await? {
-        meters.entry(row.member.clone()).or_default().add_row(&row);
+    for row in changes {
+        meters.entry(row.member).or_default().add_changes(row.start, &row.summary.counts);
     }
-    Ok(meters)
+    meters
 }
 
 /// What was spent in one currency up to any end of its rows. A rate that changes by `r` at `t` adds `r` × (end − `t`); each row
@@ -253,11 +244,11 @@ struct SpendMeter {
 }
 
 impl SpendMeter {
-    fn add_row(&mut self, row: &SumRow) {
+    fn add_changes(&mut self, start: i64, changes: &Counts) {
         let (_, rate, offset) = self.steps.last().copied().unwrap_or_default();
-        let (change, before) = (row.figures.count(SPEND_RATE), row.figures.count(SPEND_BEFORE_CHANGE));
-        let offset = offset + i128::from(change) * i128::from(row.start / SECOND_MS) + i128::from(before);
-        self.steps.push((row.start, rate + i128::from(change), offset));
+        let (change, before) = (changes.count(SPEND_RATE), changes.count(SPEND_BEFORE_CHANGE));
+        let offset = offset + i128::from(change) * i128::from(start / SECOND_MS) + i128::from(before);
+        self.steps.push((start, rate + i128::from(change), offset));
     }
 
     fn spent_until(&self, at: i64) -> i128 {
@@ -289,16 +280,16 @@ mod tests {
     #[test]
     fn a_machine_is_paid_for_while_it_exists() {
         let hour = 1_000 * HOUR_MS;
-        let row = |start: i64, change: i64, seconds: i64| {
-            let mut figures = Figures::default();
-            figures.add_count(SPEND_RATE, change);
-            figures.add_count(SPEND_BEFORE_CHANGE, change * seconds);
-            SumRow { start, member: "EUR".to_owned(), figures }
+        let changes = |change: i64, seconds: i64| {
+            let mut counts = Counts::default();
+            counts.add_count(SPEND_RATE, change);
+            counts.add_count(SPEND_BEFORE_CHANGE, change * seconds);
+            counts
         };
         let mut meter = SpendMeter::default();
         // From a quarter past the first hour to half past the third, at two an hour.
-        meter.add_row(&row(hour, 2_000_000, 900));
-        meter.add_row(&row(hour + 2 * HOUR_MS, -2_000_000, 1_800));
+        meter.add_changes(hour, &changes(2_000_000, 900));
+        meter.add_changes(hour + 2 * HOUR_MS, &changes(-2_000_000, 1_800));
         let meters = BTreeMap::from([("EUR".to_owned(), meter)]);
         let spent = |since, until| spent_between(&meters, since, until).first().map_or(0.0, |spend| spend.amount);
         assert!((spent(hour, hour + HOUR_MS) - 1.5).abs() < 1e-9);

@@ -11,7 +11,7 @@ use figures::cells::{
     SLA_MISSED, THROTTLED, TICKETS_CREATED, TICKETS_OPEN, TICKETS_RESOLVED, VMS, VMS_FAILED, VMS_PROVISIONING,
     VMS_REBOOTING, VMS_RUNNING, VMS_STARTING, VMS_STOPPED, VMS_STOPPING, VMS_SUSPENDED, VMS_TERMINATING, VMS_UNKNOWN,
 };
-use figures::{Cell, FigureSummary, Figures};
+use figures::{Cell, Counts, FigureSummary};
 use kernel::base::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -39,24 +39,24 @@ pub struct P50P99 {
 const MS_PER_SECOND: f64 = 1_000.0;
 const US_PER_MS: f64 = 1_000.0;
 
-fn quantile(figures: &FigureSummary, cell: Cell, part: f64, units: f64) -> Option<f64> {
-    let value = figures.percentile(cell, part)?;
+fn percentile(figures: &FigureSummary, cell: Cell, percent: u64, units: f64) -> Option<f64> {
+    let value = figures.percentile(cell, percent)?;
     // Digits beyond the error of a percentile would only look exact.
     Some((value / units * 1_000.0).round() / 1_000.0)
 }
 
 fn p50_p90(figures: &FigureSummary, cell: Cell, units: f64) -> P50P90 {
-    P50P90 { p50: quantile(figures, cell, 0.5, units), p90: quantile(figures, cell, 0.9, units) }
+    P50P90 { p50: percentile(figures, cell, 50, units), p90: percentile(figures, cell, 90, units) }
 }
 
 fn p50_p99(figures: &FigureSummary, cell: Cell, units: f64) -> P50P99 {
-    P50P99 { p50: quantile(figures, cell, 0.5, units), p99: quantile(figures, cell, 0.99, units) }
+    P50P99 { p50: percentile(figures, cell, 50, units), p99: percentile(figures, cell, 99, units) }
 }
 
 /// What happened within a range or a bucket, and how things stood at its end.
 pub struct Measured<'a> {
     pub within: &'a FigureSummary,
-    pub at_end: &'a Figures,
+    pub at_end: &'a Counts,
 }
 
 impl Measured<'_> {
@@ -69,20 +69,27 @@ impl Measured<'_> {
     }
 }
 
-/// A figure of one family: made of sums, and a column of a file for each of its numbers.
+/// What stands in one field of a file.
+#[derive(Clone, Debug, Serialize)]
+pub enum FigureField {
+    Number(Option<f64>),
+    Word(Option<String>),
+}
+
+/// A figure of one family: made of sums, and a column of a file for each of its fields.
 pub trait Shown: Serialize {
     fn measure(measured: &Measured<'_>) -> Self;
-    /// The numbers by their path.
-    fn columns(&self) -> Vec<(String, Option<f64>)>;
+    /// The fields by their path.
+    fn columns(&self) -> Vec<(String, FigureField)>;
 }
 
 macro_rules! columns {
-    ($self:ident: $($count:ident),* ; $($number:ident),* ; $($part:ident . $quantile:ident),*) => {{
+    ($self:ident: $($count:ident),* ; $($number:ident),* ; $($part:ident . $percentile:ident),*) => {{
         #[expect(clippy::cast_precision_loss, reason = "counts are far fewer than 2^53")]
         let columns = vec![
-            $((stringify!($count).to_owned(), Some($self.$count as f64)),)*
-            $((stringify!($number).to_owned(), $self.$number),)*
-            $((concat!(stringify!($part), ".", stringify!($quantile)).to_owned(), $self.$part.$quantile),)*
+            $((stringify!($count).to_owned(), FigureField::Number(Some($self.$count as f64))),)*
+            $((stringify!($number).to_owned(), FigureField::Number($self.$number)),)*
+            $((concat!(stringify!($part), ".", stringify!($percentile)).to_owned(), FigureField::Number($self.$part.$percentile)),)*
         ];
         columns
     }};
@@ -121,7 +128,7 @@ impl Shown for TicketAnalytics {
         }
     }
 
-    fn columns(&self) -> Vec<(String, Option<f64>)> {
+    fn columns(&self) -> Vec<(String, FigureField)> {
         columns!(self: created, resolved, open, backlog; sla_met_percent; first_response_seconds.p50,
             first_response_seconds.p90, resolution_seconds.p50, resolution_seconds.p90)
     }
@@ -153,7 +160,7 @@ impl Shown for DeviceAnalytics {
         }
     }
 
-    fn columns(&self) -> Vec<(String, Option<f64>)> {
+    fn columns(&self) -> Vec<(String, FigureField)> {
         columns!(self: total, online, offline, stale, added, removed; ;)
     }
 }
@@ -215,15 +222,17 @@ impl Shown for VmAnalytics {
         }
     }
 
-    fn columns(&self) -> Vec<(String, Option<f64>)> {
+    fn columns(&self) -> Vec<(String, FigureField)> {
         let mut columns = columns!(self: total; ;);
         #[expect(clippy::cast_precision_loss, reason = "machines are far fewer than 2^53")]
         let states = VM_STATES
             .iter()
             .zip(self.by_state.0)
-            .map(|((state, _), count)| (format!("by_state.{state}"), Some(count as f64)));
+            .map(|((state, _), count)| (format!("by_state.{state}"), FigureField::Number(Some(count as f64))));
         columns.extend(states);
-        columns.push(("spend.amount".to_owned(), self.spend.as_ref().map(|spend| spend.amount)));
+        let (amount, currency) = self.spend.as_ref().map(|spend| (spend.amount, spend.currency.clone())).unzip();
+        columns.push(("spend.amount".to_owned(), FigureField::Number(amount)));
+        columns.push(("spend.currency".to_owned(), FigureField::Word(currency)));
         columns
     }
 }
@@ -261,7 +270,7 @@ impl Shown for BackupAnalytics {
         }
     }
 
-    fn columns(&self) -> Vec<(String, Option<f64>)> {
+    fn columns(&self) -> Vec<(String, FigureField)> {
         columns!(self: success, warning, failed, missed; coverage_percent;)
     }
 }
@@ -289,7 +298,7 @@ impl Shown for WorkflowAnalytics {
         }
     }
 
-    fn columns(&self) -> Vec<(String, Option<f64>)> {
+    fn columns(&self) -> Vec<(String, FigureField)> {
         columns!(self: runs, succeeded, failed, cancelled; ; duration_seconds.p50, duration_seconds.p90)
     }
 }
@@ -313,7 +322,7 @@ impl Shown for WebhookAnalytics {
         }
     }
 
-    fn columns(&self) -> Vec<(String, Option<f64>)> {
+    fn columns(&self) -> Vec<(String, FigureField)> {
         columns!(self: delivered, failed; ; lag_ms.p50, lag_ms.p99)
     }
 }
@@ -340,7 +349,7 @@ impl Shown for ApiUsageAnalytics {
         }
     }
 
-    fn columns(&self) -> Vec<(String, Option<f64>)> {
+    fn columns(&self) -> Vec<(String, FigureField)> {
         columns!(self: requests, errors, throttled; ; latency_ms.p50, latency_ms.p99)
     }
 }
@@ -364,7 +373,7 @@ impl Shown for SearchAnalytics {
         }
     }
 
-    fn columns(&self) -> Vec<(String, Option<f64>)> {
+    fn columns(&self) -> Vec<(String, FigureField)> {
         columns!(self: count, without_result; ; latency_ms.p50, latency_ms.p99)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{Cell, Dimension, Fact, FigureSummary, Figures, Group, Samples};
+use super::{Cell, Counts, Dimension, Fact, FigureSummary, Figures, Group, Samples};
 
 /// Bytes that are no figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,129 +75,130 @@ fn read_text<'a>(bytes: &mut &'a [u8]) -> Read<&'a str> {
     std::str::from_utf8(text).map_err(|_| Undecodable)
 }
 
-pub fn write_figures(bytes: &mut Vec<u8>, figures: &Figures) {
-    write_number(bytes, figures.counts.len() as u64);
-    for (cell, count) in &figures.counts {
+/// The bytes that this writes.
+pub fn to_bytes(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut bytes);
+    bytes
+}
+
+/// Reads all of the bytes.
+pub fn read_all<T>(bytes: &mut &[u8], read: impl FnOnce(&mut &[u8]) -> Read<T>) -> Read<T> {
+    let value = read(bytes)?;
+    if bytes.is_empty() { Ok(value) } else { Err(Undecodable) }
+}
+
+fn write_counts(bytes: &mut Vec<u8>, counts: &Counts) {
+    write_number(bytes, counts.0.len() as u64);
+    for (cell, count) in counts.iter() {
         bytes.push(cell.0);
-        write_signed(bytes, *count);
-    }
-    write_number(bytes, figures.samples.len() as u64);
-    for (cell, samples) in &figures.samples {
-        bytes.push(cell.0);
-        write_samples(bytes, samples);
+        write_signed(bytes, count);
     }
 }
 
-/// The counts and the percentiles, without what the percentiles are computed of.
-pub fn read_summary(bytes: &mut &[u8]) -> Read<FigureSummary> {
-    let mut summary = FigureSummary::default();
-    let counts = read_length(bytes)?;
-    summary.counts.reserve_exact(counts);
-    for _ in 0..counts {
-        summary.counts.push((Cell(read_byte(bytes)?), read_signed(bytes)?));
+pub fn read_counts(bytes: &mut &[u8]) -> Read<Counts> {
+    let length = read_length(bytes)?;
+    let mut counts = Vec::with_capacity(length);
+    for _ in 0..length {
+        counts.push((Cell(read_byte(bytes)?), read_signed(bytes)?));
     }
-    for _ in 0..read_length(bytes)? {
+    Ok(Counts(counts))
+}
+
+/// The percentiles that are shown.
+pub const PERCENTILES: [u64; 3] = [50, 90, 99];
+
+pub fn write_summary(bytes: &mut Vec<u8>, summary: &FigureSummary) {
+    write_counts(bytes, &summary.counts);
+    write_number(bytes, summary.percentiles.len() as u64);
+    for (cell, thousandths) in &summary.percentiles {
+        bytes.push(cell.0);
+        thousandths.iter().for_each(|value| write_signed(bytes, *value));
+    }
+}
+
+pub fn read_summary(bytes: &mut &[u8]) -> Read<FigureSummary> {
+    let mut summary = FigureSummary { counts: read_counts(bytes)?, ..FigureSummary::default() };
+    let length = read_length(bytes)?;
+    summary.percentiles.reserve_exact(length);
+    for _ in 0..length {
         let cell = Cell(read_byte(bytes)?);
-        let length = read_length(bytes)?;
-        let (mut own, rest) = bytes.split_at(length);
-        *bytes = rest;
         let mut thousandths = [0; PERCENTILES.len()];
         for value in &mut thousandths {
-            *value = read_signed(&mut own)?;
+            *value = read_signed(bytes)?;
         }
         summary.percentiles.push((cell, thousandths));
     }
     Ok(summary)
 }
 
-pub fn read_figures(bytes: &mut &[u8]) -> Read<Figures> {
-    let mut figures = Figures::default();
-    let counts = read_length(bytes)?;
-    figures.counts.reserve_exact(counts);
-    for _ in 0..counts {
-        figures.counts.push((Cell(read_byte(bytes)?), read_signed(bytes)?));
+/// Values in their order, each as its distance from the one before, and bins as runs without gaps.
+pub fn write_samples(bytes: &mut Vec<u8>, all: &[(Cell, Samples)]) {
+    write_number(bytes, all.len() as u64);
+    for (cell, samples) in all {
+        bytes.push(cell.0);
+        write_number(bytes, samples.exact.len() as u64);
+        let mut last = 0_i64;
+        for value in &samples.exact {
+            write_signed(bytes, value.wrapping_sub(last));
+            last = *value;
+        }
+        let runs: Vec<(usize, &[u64])> = samples.bins.runs().collect();
+        write_number(bytes, runs.len() as u64);
+        let mut end = 0;
+        for (start, counts) in runs {
+            write_number(bytes, (start - end) as u64);
+            write_number(bytes, counts.len() as u64);
+            counts.iter().for_each(|count| write_number(bytes, *count));
+            end = start + counts.len();
+        }
     }
+}
+
+/// Adds what `write_samples` wrote.
+pub fn add_samples(bytes: &mut &[u8], figures: &mut Figures) -> Read<()> {
     for _ in 0..read_length(bytes)? {
-        figures.samples.push((Cell(read_byte(bytes)?), read_samples(bytes)?));
+        let samples = figures.samples_mut(Cell(read_byte(bytes)?));
+        let mut last = 0_i64;
+        for _ in 0..read_length(bytes)? {
+            last = last.wrapping_add(read_signed(bytes)?);
+            samples.add_value(last);
+        }
+        let mut end = 0_usize;
+        for _ in 0..read_length(bytes)? {
+            let gap = usize::try_from(read_number(bytes)?).map_err(|_| Undecodable)?;
+            let (start, length) = (end.saturating_add(gap), read_length(bytes)?);
+            end = start.saturating_add(length);
+            let Some(bins) = samples.bins_mut(start, length) else { return Err(Undecodable) };
+            for sum in bins {
+                *sum = sum.saturating_add(read_number(bytes)?);
+            }
+        }
     }
+    Ok(())
+}
+
+fn write_figures(bytes: &mut Vec<u8>, figures: &Figures) {
+    write_counts(bytes, &figures.counts);
+    write_samples(bytes, &figures.samples);
+}
+
+fn read_figures(bytes: &mut &[u8]) -> Read<Figures> {
+    let mut figures = Figures { counts: read_counts(bytes)?, ..Figures::default() };
+    add_samples(bytes, &mut figures)?;
     Ok(figures)
 }
 
-/// The percentiles that are shown, in thousandths, before what they are computed of.
-pub const PERCENTILES: [f64; 3] = [0.5, 0.9, 0.99];
-
-/// With their length and their percentiles first, so that a reader who adds nothing to them can skip the rest.
-fn write_samples(bytes: &mut Vec<u8>, samples: &Samples) {
-    let mut own = Vec::new();
-    for value in samples.percentile_thousandths() {
-        write_signed(&mut own, value);
-    }
-    write_bins(&mut own, samples);
-    write_number(bytes, own.len() as u64);
-    bytes.extend_from_slice(&own);
-}
-
-/// Values in their order and bins in theirs: each as its distance from the one before.
-fn write_bins(bytes: &mut Vec<u8>, samples: &Samples) {
-    write_number(bytes, samples.exact.len() as u64);
-    let mut last = 0_i64;
-    for value in &samples.exact {
-        write_signed(bytes, value.wrapping_sub(last));
-        last = *value;
-    }
-    write_number(bytes, samples.bins.len() as u64);
-    let mut last = 0;
-    for (bin, count) in &samples.bins {
-        write_signed(bytes, i64::from(*bin) - i64::from(last));
-        write_number(bytes, *count);
-        last = *bin;
-    }
-}
-
-fn read_samples(bytes: &mut &[u8]) -> Read<Samples> {
-    let length = read_length(bytes)?;
-    let (mut own, rest) = bytes.split_at(length);
-    *bytes = rest;
-    for _ in PERCENTILES {
-        read_signed(&mut own)?;
-    }
-    read_bins(&mut own)
-}
-
-fn read_bins(bytes: &mut &[u8]) -> Read<Samples> {
-    let mut samples = Samples::default();
-    let values = read_length(bytes)?;
-    samples.exact.reserve_exact(values);
-    let mut last = 0_i64;
-    for _ in 0..values {
-        last = last.wrapping_add(read_signed(bytes)?);
-        samples.exact.push(last);
-    }
-    let bins = read_length(bytes)?;
-    samples.bins.reserve_exact(bins);
-    let mut last = 0_i64;
-    for _ in 0..bins {
-        last = last.checked_add(read_signed(bytes)?).ok_or(Undecodable)?;
-        samples.bins.push((i32::try_from(last).map_err(|_| Undecodable)?, read_number(bytes)?));
-    }
-    Ok(samples)
-}
-
 /// Figures by group, such as those of a fact.
-pub fn write_entries(bytes: &mut Vec<u8>, entries: &[(Group, Figures)]) {
-    write_number(bytes, entries.len() as u64);
-    for (group, figures) in entries {
-        bytes.push(group.dimension.0);
-        write_text(bytes, &group.member);
-        write_figures(bytes, figures);
-    }
-}
-
-/// The entries as bytes; the times are kept beside them.
 pub fn entries_to_bytes(entries: &[(Group, Figures)]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    write_entries(&mut bytes, entries);
-    bytes
+    to_bytes(|bytes| {
+        write_number(bytes, entries.len() as u64);
+        for (group, figures) in entries {
+            bytes.push(group.dimension.0);
+            write_text(bytes, &group.member);
+            write_figures(bytes, figures);
+        }
+    })
 }
 
 pub fn entries_from_bytes(bytes: &[u8]) -> Read<Vec<(Group, Figures)>> {
@@ -244,12 +245,13 @@ mod tests {
             for (cell, value) in &samples {
                 figures.add_sample(Cell(*cell), *value);
             }
-            prop_assert_eq!(Figures::from_bytes(&figures.to_bytes()), Ok(figures.clone()));
-            let summary = FigureSummary::from_bytes(&figures.to_bytes()).map_err(|_| TestCaseError::fail("unreadable"))?;
+            let (summary, samples) = (figures.summary_bytes(), figures.samples_bytes());
+            prop_assert_eq!(Figures::from_bytes(&summary, &samples), Ok(figures.clone()));
+            let summary = FigureSummary::from_bytes(&summary).map_err(|_| TestCaseError::fail("unreadable"))?;
             for cell in (0..=u8::MAX).map(Cell) {
                 prop_assert_eq!(summary.count(cell), figures.count(cell));
-                for part in PERCENTILES {
-                    let (shown, exact) = (summary.percentile(cell, part), figures.percentile(cell, part));
+                for percent in PERCENTILES {
+                    let (shown, exact) = (summary.percentile(cell, percent), figures.percentile(cell, percent));
                     prop_assert_eq!(shown.is_some(), exact.is_some());
                     prop_assert!((shown.unwrap_or_default() - exact.unwrap_or_default()).abs() <= 0.001 + exact.unwrap_or_default() * 1e-9);
                 }
@@ -260,7 +262,9 @@ mod tests {
 
         #[test]
         fn bytes_that_are_no_figures_are_refused_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let _ = Figures::from_bytes(&bytes);
+            let (summary, samples) = bytes.split_at(bytes.len() / 2);
+            let _ = Figures::from_bytes(summary, samples);
+            let _ = FigureSummary::from_bytes(&bytes);
             let _ = entries_from_bytes(&bytes);
         }
     }
@@ -271,6 +275,7 @@ mod tests {
         figures.add_count(Cell(10), 3);
         figures.add_count(Cell(11), -3);
         figures.add_sample(Cell(12), 3_600_000);
-        assert!(figures.to_bytes().len() < 32, "{}", figures.to_bytes().len());
+        let length = figures.summary_bytes().len() + figures.samples_bytes().len();
+        assert!(length < 40, "{length}");
     }
 }

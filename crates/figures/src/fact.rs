@@ -46,6 +46,11 @@ impl Fact {
         &mut self.entries[at].1
     }
 
+    /// What the fact counts of a group.
+    pub fn count(&self, group: &Group, cell: Cell) -> i64 {
+        self.entries.iter().find(|(other, _)| other == group).map_or(0, |(_, figures)| figures.count(cell))
+    }
+
     pub fn add_count(&mut self, cell: Cell, by: i64) {
         self.group_mut(Group::ALL).add_count(cell, by);
     }

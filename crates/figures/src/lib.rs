@@ -26,32 +26,66 @@ impl Dimension {
     pub const NONE: Dimension = Dimension(0);
 }
 
-/// What an answer shows of sums to which nothing is added: reading them skips what percentiles are computed of.
+/// Counts by cell, in the order of the cells. A count of zero is not kept.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts(Vec<(Cell, i64)>);
+
+impl Counts {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn count(&self, cell: Cell) -> i64 {
+        find_cell(&self.0, cell).copied().unwrap_or_default()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Cell, i64)> {
+        self.0.iter().copied()
+    }
+
+    pub fn add_count(&mut self, cell: Cell, by: i64) {
+        if by == 0 {
+            return;
+        }
+        match self.0.binary_search_by_key(&cell, |(cell, _)| *cell) {
+            Ok(at) => {
+                self.0[at].1 = self.0[at].1.saturating_add(by);
+                if self.0[at].1 == 0 {
+                    self.0.remove(at);
+                }
+            }
+            Err(at) => self.0.insert(at, (cell, by)),
+        }
+    }
+
+    pub fn add_counts(&mut self, other: &Counts) {
+        for (cell, by) in other.iter() {
+            self.add_count(cell, by);
+        }
+    }
+}
+
+/// What an answer shows of sums to which nothing is added: counts, and percentiles without what they are computed of.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FigureSummary {
-    counts: Vec<(Cell, i64)>,
+    pub counts: Counts,
     /// In thousandths.
     percentiles: Vec<(Cell, [i64; codec::PERCENTILES.len()])>,
 }
 
 impl FigureSummary {
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Undecodable> {
-        let mut rest = bytes;
-        let summary = codec::read_summary(&mut rest)?;
-        if rest.is_empty() { Ok(summary) } else { Err(Undecodable) }
+    /// Of what [`Figures::summary_bytes`] made.
+    pub fn from_bytes(mut bytes: &[u8]) -> Result<Self, Undecodable> {
+        codec::read_all(&mut bytes, codec::read_summary)
     }
 
     pub fn count(&self, cell: Cell) -> i64 {
-        find_cell(&self.counts, cell).copied().unwrap_or_default()
+        self.counts.count(cell)
     }
 
-    pub fn counts(&self) -> impl Iterator<Item = (Cell, i64)> {
-        self.counts.iter().copied()
-    }
-
-    /// One of the percentiles that are kept: 0.5, 0.9 or 0.99.
-    pub fn percentile(&self, cell: Cell, part: f64) -> Option<f64> {
-        let kept = codec::PERCENTILES.iter().position(|kept| (kept - part).abs() < f64::EPSILON)?;
+    /// One of the percentiles that are kept: the 50th, the 90th or the 99th.
+    pub fn percentile(&self, cell: Cell, percent: u64) -> Option<f64> {
+        let kept = codec::PERCENTILES.iter().position(|kept| *kept == percent)?;
         #[expect(clippy::cast_precision_loss, reason = "within the error of a percentile")]
         find_cell(&self.percentiles, cell).map(|values| values[kept] as f64 / 1_000.0)
     }
@@ -62,10 +96,10 @@ fn find_cell<T>(cells: &[(Cell, T)], cell: Cell) -> Option<&T> {
     cells.get(at).map(|(_, value)| value)
 }
 
-/// Sums by cell, in the order of the cells. A count of zero is not kept.
+/// Sums by cell, in the order of the cells.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    counts: Vec<(Cell, i64)>,
+    counts: Counts,
     samples: Vec<(Cell, Samples)>,
 }
 
@@ -74,35 +108,28 @@ impl Figures {
         self.counts.is_empty() && self.samples.is_empty()
     }
 
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
     pub fn count(&self, cell: Cell) -> i64 {
-        find_cell(&self.counts, cell).copied().unwrap_or_default()
+        self.counts.count(cell)
     }
 
     pub fn samples(&self, cell: Cell) -> Option<&Samples> {
         find_cell(&self.samples, cell)
     }
 
-    pub fn percentile(&self, cell: Cell, part: f64) -> Option<f64> {
-        self.samples(cell)?.quantile(part)
-    }
-
-    pub fn counts(&self) -> impl Iterator<Item = (Cell, i64)> {
-        self.counts.iter().copied()
+    pub fn percentile(&self, cell: Cell, percent: u64) -> Option<f64> {
+        self.samples(cell)?.percentile(percent)
     }
 
     pub fn add_count(&mut self, cell: Cell, by: i64) {
-        if by == 0 {
-            return;
-        }
-        match self.counts.binary_search_by_key(&cell, |(cell, _)| *cell) {
-            Ok(at) => {
-                self.counts[at].1 = self.counts[at].1.saturating_add(by);
-                if self.counts[at].1 == 0 {
-                    self.counts.remove(at);
-                }
-            }
-            Err(at) => self.counts.insert(at, (cell, by)),
-        }
+        self.counts.add_count(cell, by);
+    }
+
+    pub fn add_counts(&mut self, counts: &Counts) {
+        self.counts.add_counts(counts);
     }
 
     /// Adds one sample, in whole units such as milliseconds. A negative one counts as zero.
@@ -117,12 +144,33 @@ impl Figures {
     }
 
     pub fn add_figures(&mut self, other: &Figures) {
-        for (cell, by) in &other.counts {
-            self.add_count(*cell, *by);
-        }
+        self.counts.add_counts(&other.counts);
         for (cell, samples) in &other.samples {
             self.add_samples(*cell, samples);
         }
+    }
+
+    /// Adds a stored sum, without a copy of it: an answer adds thousands.
+    pub fn add_bytes(&mut self, mut summary: &[u8], mut samples: &[u8]) -> Result<(), Undecodable> {
+        self.counts.add_counts(&codec::read_counts(&mut summary)?);
+        codec::read_all(&mut samples, |bytes| codec::add_samples(bytes, self))
+    }
+
+    /// Of what [`Figures::summary_bytes`] and [`Figures::samples_bytes`] made.
+    pub fn from_bytes(summary: &[u8], samples: &[u8]) -> Result<Self, Undecodable> {
+        let mut figures = Figures::default();
+        figures.add_bytes(summary, samples)?;
+        Ok(figures)
+    }
+
+    /// The counts, and the percentiles without what they are computed of.
+    pub fn summary_bytes(&self) -> Vec<u8> {
+        codec::to_bytes(|bytes| codec::write_summary(bytes, &self.to_summary()))
+    }
+
+    /// What percentiles are computed of.
+    pub fn samples_bytes(&self) -> Vec<u8> {
+        codec::to_bytes(|bytes| codec::write_samples(bytes, &self.samples))
     }
 
     /// The same without what percentiles are computed of.
@@ -135,7 +183,7 @@ impl Figures {
     /// Only these cells.
     #[must_use]
     pub fn with_cells(mut self, keep: impl Fn(Cell) -> bool) -> Self {
-        self.counts.retain(|(cell, _)| keep(*cell));
+        self.counts.0.retain(|(cell, _)| keep(*cell));
         self.samples.retain(|(cell, _)| keep(*cell));
         self
     }
@@ -149,17 +197,5 @@ impl Figures {
             }
         };
         &mut self.samples[at].1
-    }
-
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        codec::write_figures(&mut bytes, self);
-        bytes
-    }
-
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Undecodable> {
-        let mut rest = bytes;
-        let figures = codec::read_figures(&mut rest)?;
-        if rest.is_empty() { Ok(figures) } else { Err(Undecodable) }
     }
 }

@@ -10,11 +10,13 @@ use std::time::Duration;
 use cloud_fleet::vms::facts::{CountedVm, vm_fact};
 use figures::cells::{
     BACKUPS_FAILED, BACKUPS_MISSED, BACKUPS_SUCCEEDED, BACKUPS_WARNING, BORN, BORN_OPEN, DEVICES, DEVICES_ADDED,
-    DEVICES_IN_SCOPE, DEVICES_OFFLINE, DEVICES_ONLINE, DEVICES_PROTECTED, DEVICES_REMOVED, DEVICES_STALE,
-    FIRST_RESPONSE_MS, ORGANIZATION, PRIORITY, RESOLUTION_MS, RUN_DURATION_MS, RUNS, RUNS_CANCELLED, RUNS_FAILED,
-    RUNS_SUCCEEDED, STATUS, TICKETS_CREATED, TICKETS_OPEN, TICKETS_RESOLVED,
+    DEVICES_IN_SCOPE, DEVICES_PROTECTED, DEVICES_REMOVED, FIRST_RESPONSE_MS, ORGANIZATION, PRIORITY, RESOLUTION_MS,
+    RUN_DURATION_MS, RUNS, RUNS_CANCELLED, RUNS_FAILED, RUNS_SUCCEEDED, STATUS, TICKETS_CREATED, TICKETS_OPEN,
+    TICKETS_RESOLVED,
 };
 use figures::{Fact, Group};
+use fleet::devices::DeviceStatus;
+use fleet::devices::facts::status_cell;
 use kernel::args;
 use kernel::base::{Result, StringEnum, TenantId, Timestamp};
 use kernel::store::{Db, FactRetention, FromRow, Row, Tx, from_optional_json, insert_facts};
@@ -40,6 +42,8 @@ kernel::statements! {
 
 /// Records of one transaction.
 const BATCH_ROWS: i64 = 1_000;
+/// After so many it is said how far it is.
+const LOGGED_ROWS: usize = 100_000;
 /// How long a node waits for another that is at it.
 const WAIT: Duration = Duration::from_millis(200);
 
@@ -52,7 +56,15 @@ pub async fn backfill_facts(system: &Db) -> Result<usize> {
     let mut all = 0;
     while system.find::<TenantId>(NEXT_TENANT, args![]).await?.is_some() {
         match system.write(async |tx| backfill_batch(tx).await).await? {
-            Some(rows) => all += rows,
+            Some(rows) => {
+                all += rows;
+                if all / LOGGED_ROWS > (all - rows) / LOGGED_ROWS {
+                    tracing::info!(
+                        records = all,
+                        "counting what was there before: the server starts when all is counted"
+                    );
+                }
+            }
             None => tokio::time::sleep(WAIT).await,
         }
     }
@@ -188,11 +200,7 @@ fn ticket_facts(row: TicketRow) -> (String, Vec<Fact>) {
 type DeviceRow = (String, Timestamp, String, Option<Timestamp>);
 
 fn device_facts((id, created_at, status, deleted_at): DeviceRow) -> (String, Vec<Fact>) {
-    let cell = match status.as_str() {
-        "online" => DEVICES_ONLINE,
-        "offline" => DEVICES_OFFLINE,
-        _ => DEVICES_STALE,
-    };
+    let cell = status_cell(StringEnum::from_stored(&status).unwrap_or(DeviceStatus::Stale));
     let mut added = Fact::new(created_at.as_millis());
     for cell in [DEVICES, DEVICES_ADDED, cell] {
         added.add_count(cell, 1);

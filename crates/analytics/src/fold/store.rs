@@ -10,7 +10,7 @@ use figures::cells::{
 };
 use figures::{Cell, Dimension, Figures, Group, entries_from_bytes, entries_to_bytes};
 use kernel::args;
-use kernel::base::{Error, Result};
+use kernel::base::{DAY_MS, Result};
 use kernel::jobs::ServerNode;
 use kernel::store::{Db, FromRow, PendingRows, Purpose, Row, Tx, Value};
 
@@ -22,14 +22,22 @@ kernel::statements! {
     TAKE_FACTS = "DELETE FROM facts_queue WHERE id IN (SELECT id FROM facts_queue ORDER BY id LIMIT $1)
         RETURNING id, tenant_id, at, born_at, expires_at, body";
     KEEP = "INSERT INTO facts (tenant_id, at, id, born_at, expires_at, body) VALUES ($1, $2, $3, $4, $5, $6)";
-    ROLLUP = "SELECT body FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3 AND start = $4 AND member = $5";
-    SAVE_ROLLUP = "INSERT INTO rollups (tenant_id, dimension, grain, start, member, body) VALUES ($1, $2, $3, $4, $5, $6)
-        ON CONFLICT (tenant_id, dimension, grain, start, member) DO UPDATE SET body = excluded.body";
+    ROLLUP = "SELECT summary, samples FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3 AND start = $4 AND member = $5";
+    SAVE_ROLLUP = "INSERT INTO rollups (tenant_id, dimension, grain, start, member, summary, samples)
+        VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (tenant_id, dimension, grain, start, member)
+        DO UPDATE SET summary = excluded.summary, samples = excluded.samples";
     MEMBERS = "SELECT member FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3 AND start = $4
         ORDER BY member LIMIT $5";
-    COHORT = "SELECT body FROM cohorts WHERE tenant_id = $1 AND grain = $2 AND start = $3 AND changed_on = $4";
-    SAVE_COHORT = "INSERT INTO cohorts (tenant_id, grain, start, changed_on, body) VALUES ($1, $2, $3, $4, $5)
-        ON CONFLICT (tenant_id, grain, start, changed_on) DO UPDATE SET body = excluded.body";
+    COHORT = "SELECT body FROM cohorts WHERE tenant_id = $1 AND grain = $2 AND start = $3 AND change_grain = $4
+        AND changed_at = $5";
+    SAVE_COHORT = "INSERT INTO cohorts (tenant_id, grain, start, change_grain, changed_at, body) VALUES ($1, $2, $3, $4, $5, $6)
+        ON CONFLICT (tenant_id, grain, change_grain, start, changed_at) DO UPDATE SET body = excluded.body";
+    /// How many facts wait, up to a limit.
+    COUNT_QUEUED = "SELECT COUNT(*) FROM (SELECT 1 FROM facts_queue LIMIT $1) AS waiting";
+    /// Hours of what is broken down.
+    CLEAN_HOURS = "DELETE FROM rollups WHERE (tenant_id, dimension, grain, start, member) IN
+        (SELECT tenant_id, dimension, grain, start, member FROM rollups /* INDEXED BY rollups_of_members */
+            WHERE grain = 60 AND dimension <> 0 AND dimension < 4 AND start < $1 ORDER BY start LIMIT $2)";
     CLEAN_FACTS = "DELETE FROM facts WHERE (tenant_id, at, id) IN
         (SELECT tenant_id, at, id FROM facts WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)";
 }
@@ -52,8 +60,18 @@ pub const OTHER_MEMBER: &str = "other";
 
 /// Grains of figures that are broken down and asked for as totals alone.
 const MEMBER_GRAINS: [Grain; 3] = [Grain::Hour, Grain::Day, Grain::Week];
+/// How long their hours are kept: longer than a quarter of a year. There are thousands in a day.
+pub const MEMBER_HOURS_MS: i64 = 100 * DAY_MS;
+/// The most queued facts that are counted.
+const QUEUED_MAX: i64 = 10_000;
 /// Grains by which a record was created.
 pub const BIRTH_GRAINS: [Grain; 4] = Grain::ALL;
+
+/// Grains of the changes of what was created in one of a grain. Quarters of an hour are few at the ends of a range, and their
+/// facts of a day too.
+pub fn change_grains(birth: Grain) -> &'static [Grain] {
+    if birth == Grain::Quarter { &[Grain::Day] } else { &[Grain::Hour, Grain::Day] }
+}
 
 /// Writes what this node has metered. Also called once before the process ends.
 pub async fn write_usage(node: &ServerNode) -> Result<()> {
@@ -72,6 +90,13 @@ pub async fn fold_facts(node: &ServerNode) -> Result<()> {
     Ok(())
 }
 
+/// Updates the gauge of facts that are not added up yet.
+pub async fn measure_queue(node: &ServerNode) -> Result<()> {
+    let waiting: i64 = node.store.system(Purpose::Jobs).get_one(COUNT_QUEUED, args![QUEUED_MAX]).await?;
+    metrics::gauge!("figures_queue_depth").set(f64::from(u32::try_from(waiting).unwrap_or(u32::MAX)));
+    Ok(())
+}
+
 /// Adds up one batch, and returns how many facts it had. None while another node does it.
 pub async fn fold_batch(system: &Db) -> Result<usize> {
     system
@@ -83,7 +108,7 @@ pub async fn fold_batch(system: &Db) -> Result<usize> {
             let mut sums = Sums::default();
             let mut kept = Vec::with_capacity(facts.len());
             for fact in &facts {
-                sums.add_fact(fact)?;
+                sums.add_fact(fact);
                 kept.push(fact.to_row());
             }
             tx.exec_each(KEEP, &kept).await?;
@@ -91,6 +116,22 @@ pub async fn fold_batch(system: &Db) -> Result<usize> {
             Ok(facts.len())
         })
         .await
+}
+
+/// A stored sum. One that cannot be read begins anew: `admin analytics rebuild` makes it right, and all others go on.
+pub fn decode_sum(tenant: &str, summary: &[u8], samples: &[u8]) -> Figures {
+    Figures::from_bytes(summary, samples).unwrap_or_else(|error| {
+        tracing::error!(%error, tenant, "a sum of figures begins anew: tenant-control admin analytics rebuild");
+        Figures::default()
+    })
+}
+
+/// The same of the figures of a cohort.
+pub fn decode_cohort(tenant: &str, body: &[u8]) -> Vec<(Group, Figures)> {
+    entries_from_bytes(body).unwrap_or_else(|error| {
+        tracing::error!(%error, tenant, "a sum of figures begins anew: tenant-control admin analytics rebuild");
+        Vec::new()
+    })
 }
 
 /// By which grains figures of a dimension are summed.
@@ -147,15 +188,16 @@ struct RollupKey {
 
 /// The key of a row of `cohorts`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct CohortKey {
-    tenant: String,
-    grain: Grain,
-    start: i64,
-    changed_on: i64,
+pub struct CohortKey {
+    pub tenant: String,
+    pub grain: Grain,
+    pub start: i64,
+    pub change_grain: Grain,
+    pub changed_at: i64,
 }
 
 /// The figures of a row of `cohorts`.
-type CohortSums = BTreeMap<Group, Figures>;
+pub type CohortSums = BTreeMap<Group, Figures>;
 
 /// What a batch adds to each row.
 #[derive(Default)]
@@ -165,9 +207,14 @@ pub struct Sums {
 }
 
 impl Sums {
-    pub fn add_fact(&mut self, fact: &QueuedFact) -> Result<()> {
+    /// One that cannot be read is left out, so that it does not stop all others.
+    pub fn add_fact(&mut self, fact: &QueuedFact) {
         let at = clamp_time(fact.at);
-        for (group, figures) in entries_from_bytes(&fact.body).map_err(Error::internal)? {
+        let entries = entries_from_bytes(&fact.body).unwrap_or_else(|error| {
+            tracing::error!(%error, tenant = fact.tenant, id = fact.id, "a fact cannot be read and is in no figure");
+            Vec::new()
+        });
+        for (group, figures) in entries {
             if let (Some(born_at), true) = (fact.born_at, group.dimension.is_of_cohorts()) {
                 self.add_to_cohorts(&fact.tenant, (clamp_time(born_at), at), &group, &figures);
                 if group.dimension != ORGANIZATION {
@@ -184,7 +231,6 @@ impl Sums {
                 self.add_to_rollups(PLATFORM, at, &Group::new(TENANT, fact.tenant.as_str()), &of_tenant);
             }
         }
-        Ok(())
     }
 
     fn add_to_rollups(&mut self, tenant: &str, at: i64, group: &Group, figures: &Figures) {
@@ -209,13 +255,16 @@ impl Sums {
 
     fn add_to_cohorts(&mut self, tenant: &str, (born_at, at): (i64, i64), group: &Group, figures: &Figures) {
         for grain in BIRTH_GRAINS {
-            let key = CohortKey {
-                tenant: tenant.to_owned(),
-                grain,
-                start: grain.floor(born_at),
-                changed_on: Grain::Day.floor(at),
-            };
-            self.cohorts.entry(key).or_default().entry(group.clone()).or_default().add_figures(figures);
+            for change_grain in change_grains(grain) {
+                let key = CohortKey {
+                    tenant: tenant.to_owned(),
+                    grain,
+                    start: grain.floor(born_at),
+                    change_grain: *change_grain,
+                    changed_at: change_grain.floor(at),
+                };
+                self.cohorts.entry(key).or_default().entry(group.clone()).or_default().add_figures(figures);
+            }
         }
     }
 
@@ -235,19 +284,19 @@ impl Sums {
     /// Adds the sums to the rows. All rows are asked for before the first is awaited.
     pub async fn save(mut self, tx: &mut Tx) -> Result<()> {
         self.limit_members(tx).await?;
-        let mut rows: Vec<(PendingRows<Vec<u8>>, RollupKey, Figures)> = Vec::with_capacity(self.rollups.len());
+        let mut rows: Vec<(PendingRows<(Vec<u8>, Vec<u8>)>, RollupKey, Figures)> =
+            Vec::with_capacity(self.rollups.len());
         for (key, figures) in self.rollups {
             rows.push((tx.defer_query(ROLLUP, key.to_values()).await?, key, figures));
         }
         let mut saved = Vec::with_capacity(rows.len());
         for (pending, key, figures) in rows {
-            let mut sum = match tx.await_rows(pending).await?.pop() {
-                Some(body) => Figures::from_bytes(&body).map_err(Error::internal)?,
-                None => Figures::default(),
-            };
+            let stored = tx.await_rows(pending).await?.pop();
+            let mut sum =
+                stored.map(|(summary, samples)| decode_sum(&key.tenant, &summary, &samples)).unwrap_or_default();
             sum.add_figures(&figures);
             let mut values = key.to_values();
-            values.push(sum.to_bytes().into());
+            values.extend([sum.summary_bytes().into(), sum.samples_bytes().into()]);
             saved.push(values);
         }
         tx.defer_exec_each(SAVE_ROLLUP, saved).await?;
@@ -310,7 +359,7 @@ async fn save_cohorts(tx: &mut Tx, cohorts: BTreeMap<CohortKey, CohortSums>) -> 
     let mut saved = Vec::with_capacity(rows.len());
     for (pending, key, mut groups) in rows {
         if let Some(body) = tx.await_rows(pending).await?.pop() {
-            for (group, figures) in entries_from_bytes(&body).map_err(Error::internal)? {
+            for (group, figures) in decode_cohort(&key.tenant, &body) {
                 groups.entry(group).or_default().add_figures(&figures);
             }
         }
@@ -319,7 +368,8 @@ async fn save_cohorts(tx: &mut Tx, cohorts: BTreeMap<CohortKey, CohortSums>) -> 
     tx.defer_exec_each(SAVE_COHORT, saved).await
 }
 
-fn cohort_row(key: &CohortKey, groups: CohortSums) -> Vec<Value> {
+/// The row of a cohort, without groups of which nothing is left.
+pub fn cohort_row(key: &CohortKey, groups: CohortSums) -> Vec<Value> {
     let entries: Vec<(Group, Figures)> = groups.into_iter().filter(|(_, figures)| !figures.is_empty()).collect();
     let mut values = key.to_values();
     values.push(entries_to_bytes(&entries).into());
@@ -341,7 +391,13 @@ impl RollupKey {
 
 impl CohortKey {
     fn to_values(&self) -> Vec<Value> {
-        let CohortKey { tenant, grain, start, changed_on } = self;
-        vec![tenant.as_str().into(), grain.minutes().into(), (*start).into(), (*changed_on).into()]
+        let CohortKey { tenant, grain, start, change_grain, changed_at } = self;
+        vec![
+            tenant.as_str().into(),
+            grain.minutes().into(),
+            (*start).into(),
+            change_grain.minutes().into(),
+            (*changed_at).into(),
+        ]
     }
 }

@@ -8,27 +8,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use figures::cells::{CURRENCY, KEY, METERED, ORGANIZATION, ROUTE, TENANT};
-use figures::{Dimension, Figures, Group, cells, entries_from_bytes, entries_to_bytes};
+use figures::{Dimension, Figures, Group, cells};
 use kernel::args;
-use kernel::base::{Error, Result, TenantId};
-use kernel::store::{Db, FactRetention, Tx, Value};
+use kernel::base::{Result, TenantId};
+use kernel::jobs::lanes::tenant_db;
+use kernel::store::{Db, FactRetention, Purpose, Store, Tx, Value};
 use serde::Serialize;
 
-use crate::fold::store::{LOCK, OF_TENANTS, PLATFORM, QueuedFact, Sums, grains_of};
+use crate::fold::store::{
+    BIRTH_GRAINS, CohortKey, LOCK, MEMBER_HOURS_MS, OF_TENANTS, PLATFORM, QueuedFact, Sums, change_grains, cohort_row,
+    decode_cohort, decode_sum, fold_batch, grains_of,
+};
 use crate::grain::{Grain, START_OF_TIME};
+use crate::recount::store::recount_levels;
 
 kernel::statements! {
     TENANTS = "SELECT id FROM tenants ORDER BY id";
     NEXT_SUM = "SELECT MIN(start) FROM rollups WHERE tenant_id = $1 AND dimension = 0 AND grain = $2 AND start >= $3";
     NEXT_FACT = "SELECT MIN(at) FROM facts WHERE tenant_id = $1 AND at >= $2";
     FACTS = "SELECT id, tenant_id, at, born_at, expires_at, body FROM facts WHERE tenant_id = $1 AND at >= $2 AND at < $3";
-    SUMS = "SELECT start, member, body FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3
+    SUMS = "SELECT start, member, summary, samples FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3
         AND start >= $4 AND start < $5 ORDER BY start, member";
     DELETE_SUMS = "DELETE FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3 AND start >= $4 AND start < $5";
-    INSERT_SUM = "INSERT INTO rollups (tenant_id, dimension, grain, start, member, body) VALUES ($1, $2, $3, $4, $5, $6)";
-    COHORTS = "SELECT grain, start, body FROM cohorts /* INDEXED BY cohorts_by_change */ WHERE tenant_id = $1 AND changed_on = $2";
-    DELETE_COHORTS = "DELETE FROM cohorts /* INDEXED BY cohorts_by_change */ WHERE tenant_id = $1 AND changed_on = $2";
-    INSERT_COHORT = "INSERT INTO cohorts (tenant_id, grain, start, changed_on, body) VALUES ($1, $2, $3, $4, $5)";
+    INSERT_SUM = "INSERT INTO rollups (tenant_id, dimension, grain, start, member, summary, samples)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    COHORTS = "SELECT start, changed_at, body FROM cohorts /* INDEXED BY cohorts_by_change */
+        WHERE tenant_id = $1 AND change_grain = $2 AND grain = $3 AND changed_at >= $4 AND changed_at < $5";
+    DELETE_COHORTS = "DELETE FROM cohorts /* INDEXED BY cohorts_by_change */
+        WHERE tenant_id = $1 AND change_grain = $2 AND grain = $3 AND changed_at >= $4 AND changed_at < $5";
+    INSERT_COHORT = "INSERT INTO cohorts (tenant_id, grain, start, change_grain, changed_at, body) VALUES ($1, $2, $3, $4, $5, $6)";
 }
 
 /// How long a rebuild waits for those who add up new facts.
@@ -44,12 +52,15 @@ pub struct RebuildReport {
     pub tenants: usize,
     /// Days of all tenants together.
     pub days: usize,
+    /// Tenants of which the records did not say what the facts said.
+    pub corrected: usize,
 }
 
-/// Adds up all facts again. After an interruption every day is either as it was or right.
-pub async fn rebuild_figures(system: &Db) -> Result<RebuildReport> {
+/// Adds up all facts again, and then what the records say. After an interruption every day is either as it was or right.
+pub async fn rebuild_figures(store: &Store) -> Result<RebuildReport> {
+    let system = &store.system(Purpose::Cli);
     let tenants: Vec<TenantId> = system.list(TENANTS, args![]).await?;
-    let mut report = RebuildReport { tenants: tenants.len(), days: 0 };
+    let mut report = RebuildReport { tenants: tenants.len(), ..RebuildReport::default() };
     let mut days: BTreeSet<i64> = BTreeSet::new();
     for tenant in &tenants {
         let mut next = START_OF_TIME;
@@ -57,7 +68,7 @@ pub async fn rebuild_figures(system: &Db) -> Result<RebuildReport> {
             while !rebuild_day(system, tenant.to_string(), day).await? {
                 tokio::time::sleep(WAIT).await;
             }
-            system.yield_write_lock().await;
+            let_others_write(system).await?;
             report.days += 1;
             days.insert(day);
             next = day + Grain::Day.length_ms();
@@ -65,16 +76,30 @@ pub async fn rebuild_figures(system: &Db) -> Result<RebuildReport> {
     }
     // Days that only the platform has sums of are of tenants that are gone.
     for day in days {
-        let tenants = &tenants;
-        let rebuild = async |tenants: Vec<TenantId>| {
-            system.write(async move |tx| rebuild_platform_day(tx, &tenants, day).await).await
-        };
-        while !rebuild(tenants.clone()).await? {
+        while !system.write(async move |tx| rebuild_platform_day(tx, day).await).await? {
             tokio::time::sleep(WAIT).await;
         }
-        system.yield_write_lock().await;
+        let_others_write(system).await?;
     }
+    for tenant in tenants {
+        let db = tenant_db(store, tenant);
+        report.corrected += loop {
+            match recount_levels(&db).await? {
+                Some(corrected) => break usize::from(corrected),
+                None => tokio::time::sleep(WAIT).await,
+            }
+        };
+        let_others_write(system).await?;
+    }
+    fold_batch(system).await?;
     Ok(report)
+}
+
+/// New facts do not wait until all is rebuilt.
+async fn let_others_write(system: &Db) -> Result<()> {
+    fold_batch(system).await?;
+    system.yield_write_lock().await;
+    Ok(())
 }
 
 /// The next day with sums or facts.
@@ -110,7 +135,7 @@ async fn rebuild_from_facts(tx: &mut Tx, tenant: &str, day: i64) -> Result<()> {
     let mut sums = Sums::default();
     for fact in tx.list::<QueuedFact>(FACTS, args![tenant, day, end]).await? {
         if fact.expires_at - fact.at > FactRetention::Short.as_millis() {
-            sums.add_fact(&fact)?;
+            sums.add_fact(&fact);
         }
     }
     for dimension in [Dimension::NONE, CURRENCY] {
@@ -123,8 +148,22 @@ async fn rebuild_from_facts(tx: &mut Tx, tenant: &str, day: i64) -> Result<()> {
         }
         write_sums(tx, tenant, dimension, Grain::Quarter, day, rows).await?;
     }
-    tx.exec(DELETE_COHORTS, args![tenant, day]).await?;
+    delete_cohorts(tx, tenant, day).await?;
     tx.exec_each(INSERT_COHORT, &sums.cohort_rows(tenant)).await.map(drop)
+}
+
+/// Every grain of cohorts, and of their changes.
+fn cohort_grains() -> impl Iterator<Item = (Grain, Grain)> {
+    BIRTH_GRAINS.into_iter().flat_map(|birth| change_grains(birth).iter().map(move |change| (birth, *change)))
+}
+
+/// Those that changed on a day.
+async fn delete_cohorts(tx: &mut Tx, tenant: &str, day: i64) -> Result<()> {
+    let end = day + Grain::Day.length_ms();
+    for (birth, change) in cohort_grains() {
+        tx.exec(DELETE_COHORTS, args![tenant, change.minutes(), birth.minutes(), day, end]).await?;
+    }
+    Ok(())
 }
 
 /// The sums of a day by start and member.
@@ -132,11 +171,11 @@ type DaySums = BTreeMap<(i64, String), Figures>;
 
 async fn read_sums(tx: &mut Tx, tenant: &str, dimension: Dimension, grain: Grain, day: i64) -> Result<DaySums> {
     let (start, end) = (grain.floor(day), day + Grain::Day.length_ms());
-    let rows: Vec<(i64, String, Vec<u8>)> =
+    let rows: Vec<(i64, String, Vec<u8>, Vec<u8>)> =
         tx.list(SUMS, args![tenant, i64::from(dimension.0), grain.minutes(), start, end]).await?;
     let mut sums = DaySums::new();
-    for (start, member, body) in rows {
-        sums.insert((start, member), Figures::from_bytes(&body).map_err(Error::internal)?);
+    for (start, member, summary, samples) in rows {
+        sums.insert((start, member), decode_sum(tenant, &summary, &samples));
     }
     Ok(sums)
 }
@@ -154,16 +193,24 @@ async fn write_sums(
     let number = i64::from(dimension.0);
     tx.exec(DELETE_SUMS, args![tenant, number, grain.minutes(), start, end]).await?;
     let row = |((start, member), figures): ((i64, String), Figures)| -> Vec<Value> {
-        let body = figures.to_bytes();
-        vec![tenant.into(), number.into(), grain.minutes().into(), start.into(), member.into(), body.into()]
+        let (summary, samples) = (figures.summary_bytes().into(), figures.samples_bytes().into());
+        vec![tenant.into(), number.into(), grain.minutes().into(), start.into(), member.into(), summary, samples]
     };
     let rows: Vec<Vec<Value>> = sums.into_iter().filter(|(_, figures)| !figures.is_empty()).map(row).collect();
     tx.exec_each(INSERT_SUM, &rows).await.map(drop)
 }
 
+/// The shortest grain of which all sums of a day are kept.
+fn shortest_grain(tx: &Tx, dimension: Dimension, day: i64) -> Grain {
+    let has_hours =
+        !grains_of(dimension).starts_with(&[Grain::Hour]) || day > tx.env().now().as_millis() - MEMBER_HOURS_MS;
+    if has_hours { grains_of(dimension)[0] } else { Grain::Day }
+}
+
 /// Makes the longer grains of a day of the shorter ones, and its week of its days.
 async fn add_up_grains(tx: &mut Tx, tenant: &str, dimension: Dimension, day: i64) -> Result<()> {
-    for pair in grains_of(dimension).windows(2) {
+    let shortest = shortest_grain(tx, dimension, day);
+    for pair in grains_of(dimension).windows(2).filter(|pair| pair[0] >= shortest) {
         let (shorter, longer) = (pair[0], pair[1]);
         let (first, days) = if longer == Grain::Week { (longer.floor(day), 7) } else { (day, 1) };
         let mut sums = DaySums::new();
@@ -187,14 +234,16 @@ fn add_part(sum: &mut Figures, part: &Figures, later_ms: i64) {
 }
 
 /// The sums of the platform for a day are those of all tenants. False while new facts are being added up.
-async fn rebuild_platform_day(tx: &mut Tx, tenants: &[TenantId], day: i64) -> Result<bool> {
+async fn rebuild_platform_day(tx: &mut Tx, day: i64) -> Result<bool> {
     if !tx.try_lock(LOCK).await? {
         return Ok(false);
     }
+    // Those that were made since the rebuild began are among them.
+    let tenants: Vec<TenantId> = tx.list(TENANTS, args![]).await?;
     for dimension in OF_THE_PLATFORM {
-        let grain = grains_of(dimension)[0];
+        let grain = shortest_grain(tx, dimension, day);
         let mut sums = DaySums::new();
-        for tenant in tenants {
+        for tenant in &tenants {
             for (key, figures) in read_sums(tx, &tenant.to_string(), dimension, grain, day).await? {
                 sums.entry(key).or_default().add_figures(&figures);
             }
@@ -202,30 +251,32 @@ async fn rebuild_platform_day(tx: &mut Tx, tenants: &[TenantId], day: i64) -> Re
         write_sums(tx, PLATFORM, dimension, grain, day, sums).await?;
         add_up_grains(tx, PLATFORM, dimension, day).await?;
     }
-    let mut by_tenant = DaySums::new();
-    let mut cohorts: BTreeMap<(i64, i64), BTreeMap<Group, Figures>> = BTreeMap::new();
-    for tenant in tenants {
+    let (mut by_tenant, grain) = (DaySums::new(), shortest_grain(tx, TENANT, day));
+    let mut cohorts: BTreeMap<CohortKey, BTreeMap<Group, Figures>> = BTreeMap::new();
+    let end = day + Grain::Day.length_ms();
+    for tenant in &tenants {
         let name = tenant.to_string();
-        for ((start, _), figures) in read_sums(tx, &name, Dimension::NONE, Grain::Hour, day).await? {
+        for ((start, _), figures) in read_sums(tx, &name, Dimension::NONE, grain, day).await? {
             by_tenant.insert((start, name.clone()), figures.with_cells(|cell| OF_TENANTS.contains(&cell)));
         }
-        let rows: Vec<(i64, i64, Vec<u8>)> = tx.list(COHORTS, args![name, day]).await?;
-        for (grain, start, body) in rows {
-            for (group, figures) in entries_from_bytes(&body).map_err(Error::internal)? {
-                if group.dimension != ORGANIZATION {
-                    cohorts.entry((grain, start)).or_default().entry(group).or_default().add_figures(&figures);
+        for (birth, change) in cohort_grains() {
+            let values = args![name, change.minutes(), birth.minutes(), day, end];
+            for (start, changed_at, body) in tx.list::<(i64, i64, Vec<u8>)>(COHORTS, values).await? {
+                let key =
+                    CohortKey { tenant: PLATFORM.to_owned(), grain: birth, start, change_grain: change, changed_at };
+                let groups = cohorts.entry(key).or_default();
+                for (group, figures) in decode_cohort(&name, &body) {
+                    if group.dimension != ORGANIZATION {
+                        groups.entry(group).or_default().add_figures(&figures);
+                    }
                 }
             }
         }
     }
-    write_sums(tx, PLATFORM, TENANT, Grain::Hour, day, by_tenant).await?;
+    write_sums(tx, PLATFORM, TENANT, grain, day, by_tenant).await?;
     add_up_grains(tx, PLATFORM, TENANT, day).await?;
-    tx.exec(DELETE_COHORTS, args![PLATFORM, day]).await?;
-    let row = |((grain, start), groups): ((i64, i64), BTreeMap<Group, Figures>)| -> Vec<Value> {
-        let entries: Vec<(Group, Figures)> = groups.into_iter().filter(|(_, figures)| !figures.is_empty()).collect();
-        vec![PLATFORM.into(), grain.into(), start.into(), day.into(), entries_to_bytes(&entries).into()]
-    };
-    let rows: Vec<Vec<Value>> = cohorts.into_iter().map(row).collect();
+    delete_cohorts(tx, PLATFORM, day).await?;
+    let rows: Vec<Vec<Value>> = cohorts.into_iter().map(|(key, groups)| cohort_row(&key, groups)).collect();
     tx.exec_each(INSERT_COHORT, &rows).await?;
     Ok(true)
 }

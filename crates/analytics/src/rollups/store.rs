@@ -2,30 +2,37 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use figures::{Dimension, Figures, Group, entries_from_bytes, visit_entries};
+use figures::cells::{CURRENCY, TENANT};
+use figures::{Counts, Dimension, FigureSummary, Figures, Group, entries_from_bytes, visit_entries};
 use kernel::args;
-use kernel::base::{Error, Result};
-use kernel::store::{Db, FromRow, Param};
+use kernel::base::{Error, Result, Timestamp};
+use kernel::store::{Db, FactRetention, FromRow, Param};
 
-use crate::fold::store::{BIRTH_GRAINS, PLATFORM, grains_of};
+use crate::fold::store::{BIRTH_GRAINS, PLATFORM, change_grains, grains_of};
 use crate::grain::{END_OF_TIME, Grain, START_OF_TIME, Span, cover_range, join_spans};
 
 kernel::statements! {
-    SUMS = "SELECT start, member, body FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3
+    SUMS = "SELECT start, member, summary, samples FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3
         AND start >= $4 AND start < $5 ORDER BY start, member";
-    FACTS = "SELECT body FROM facts WHERE tenant_id = $1 AND at >= $2 AND at < $3";
+    SUMMARIES = "SELECT start, member, summary FROM rollups WHERE tenant_id = $1 AND dimension = $2 AND grain = $3
+        AND start >= $4 AND start < $5 ORDER BY start, member";
+    FACTS = "SELECT tenant_id, at, body FROM facts WHERE tenant_id = $1 AND at >= $2 AND at < $3";
     /// The same of all tenants, along the key of each.
-    PLATFORM_FACTS = "SELECT f.body FROM tenants t CROSS JOIN facts f WHERE f.tenant_id = t.id AND f.at >= $1 AND f.at < $2";
-    COHORTS = "SELECT body FROM cohorts WHERE tenant_id = $1 AND grain = $2 AND start >= $3 AND start < $4 AND changed_on < $5";
+    PLATFORM_FACTS = "SELECT f.tenant_id, f.at, f.body FROM tenants t CROSS JOIN facts f
+        WHERE f.tenant_id = t.id AND f.at >= $1 AND f.at < $2";
+    COHORT_DAYS = "SELECT body FROM cohorts WHERE tenant_id = $1 AND grain = $2 AND change_grain = 1440
+        AND start >= $3 AND start < $4 AND changed_at < $5";
+    COHORT_HOURS = "SELECT body FROM cohorts /* INDEXED BY cohorts_by_change */ WHERE tenant_id = $1 AND grain = $2
+        AND change_grain = 60 AND start >= $3 AND start < $4 AND changed_at >= $5 AND changed_at < $6";
     /// Of records that were created in a range, the facts of another range.
     FACTS_OF_BORN = "SELECT body FROM facts /* INDEXED BY facts_of_born */
         WHERE tenant_id = $1 AND born_at IS NOT NULL AND at >= $2 AND at < $3 AND born_at >= $4 AND born_at < $5";
     PLATFORM_FACTS_OF_BORN = "SELECT f.body FROM tenants t CROSS JOIN facts f /* INDEXED BY facts_of_born */
         WHERE f.tenant_id = t.id AND f.born_at IS NOT NULL AND f.at >= $1 AND f.at < $2 AND f.born_at >= $3 AND f.born_at < $4";
     FACTS_BY_BIRTH = "SELECT body FROM facts /* INDEXED BY facts_by_birth */
-        WHERE tenant_id = $1 AND born_at >= $2 AND born_at < $3 AND at < $4";
+        WHERE tenant_id = $1 AND born_at >= $2 AND born_at < $3 AND at >= $4 AND at < $5";
     PLATFORM_FACTS_BY_BIRTH = "SELECT f.body FROM tenants t CROSS JOIN facts f /* INDEXED BY facts_by_birth */
-        WHERE f.tenant_id = t.id AND f.born_at >= $1 AND f.born_at < $2 AND f.at < $3";
+        WHERE f.tenant_id = t.id AND f.born_at >= $1 AND f.born_at < $2 AND f.at >= $3 AND f.at < $4";
 }
 
 /// Whose figures are read.
@@ -46,15 +53,13 @@ pub struct TimeRange {
     pub until: i64,
 }
 
-/// The sum of what happened in one of a grain.
+/// What happened in one of a grain, without what its percentiles are computed of.
 #[derive(Clone, Debug)]
-pub struct SumRow {
+pub struct SummaryRow {
     pub start: i64,
     pub member: String,
-    pub figures: Figures,
+    pub summary: FigureSummary,
 }
-
-impl SumRow {}
 
 impl<'a> FigureReader<'a> {
     fn db(self) -> &'a Db {
@@ -83,36 +88,57 @@ impl<'a> FigureReader<'a> {
     }
 
     /// How things stood at a moment: the sum of all that was before.
-    pub async fn read_level(self, until: i64) -> Result<Figures> {
-        self.read_range(TimeRange { since: START_OF_TIME, until }).await
+    pub async fn read_level(self, until: i64) -> Result<Counts> {
+        let range = TimeRange { since: START_OF_TIME, until };
+        let spans = cover_range(range.since, range.until, &Grain::ALL);
+        let mut level = Counts::default();
+        for edge in edges_of(range, &spans) {
+            for fact in self.read_facts(edge).await? {
+                fact.entries
+                    .iter()
+                    .filter(|(group, _)| *group == Group::ALL)
+                    .for_each(|(_, figures)| level.add_counts(figures.counts()));
+            }
+        }
+        for row in self.read_summaries(Dimension::NONE, spans).await? {
+            level.add_counts(&row.summary.counts);
+        }
+        Ok(level)
     }
 
-    /// The sums of these spans, in the order of time.
-    pub async fn read_spans(self, dimension: Dimension, spans: Vec<Span>) -> Result<Vec<SumRow>> {
+    /// The sums of these spans one by one, in the order of time.
+    pub async fn read_summaries(self, dimension: Dimension, spans: Vec<Span>) -> Result<Vec<SummaryRow>> {
         let mut rows = Vec::new();
         for Span { grain, start, end } in join_spans(spans) {
-            let number = i64::from(dimension.0);
-            let read: Vec<(i64, String, Vec<u8>)> = self.list(SUMS, args![number, grain.minutes(), start, end]).await?;
+            let values = args![i64::from(dimension.0), grain.minutes(), start, end];
+            let read: Vec<(i64, String, Vec<u8>)> = self.list(SUMMARIES, values).await?;
             rows.reserve(read.len());
-            for (start, member, body) in read {
-                let figures = Figures::from_bytes(&body).map_err(Error::internal)?;
-                rows.push(SumRow { start, member, figures });
+            for (start, member, summary) in read {
+                let summary = FigureSummary::from_bytes(&summary).map_err(Error::internal)?;
+                rows.push(SummaryRow { start, member, summary });
             }
         }
         rows.sort_by_key(|row| row.start);
         Ok(rows)
     }
 
-    /// The sums of these spans that are not broken down, as they are stored, in the order of time.
-    pub async fn read_bodies(self, spans: Vec<Span>) -> Result<Vec<(i64, Vec<u8>)>> {
-        let mut rows = Vec::new();
+    /// Adds the sums of these spans up, each to what `key` says of its start and member.
+    pub async fn add_sums<K: Ord>(
+        self,
+        dimension: Dimension,
+        spans: Vec<Span>,
+        sums: &mut BTreeMap<K, Figures>,
+        key: impl Fn(i64, String) -> K,
+    ) -> Result<()> {
         for Span { grain, start, end } in join_spans(spans) {
-            let read: Vec<(i64, String, Vec<u8>)> =
-                self.list(SUMS, args![i64::from(Dimension::NONE.0), grain.minutes(), start, end]).await?;
-            rows.extend(read.into_iter().map(|(start, _, body)| (start, body)));
+            let values = args![i64::from(dimension.0), grain.minutes(), start, end];
+            let rows: Vec<(i64, String, Vec<u8>, Vec<u8>)> = self.list(SUMS, values).await?;
+            for (start, member, summary, samples) in rows {
+                let sum = sums.entry(key(start, member)).or_default();
+                sum.add_bytes(&summary, &samples).map_err(Error::internal)?;
+            }
         }
-        rows.sort_by_key(|(start, _)| *start);
-        Ok(rows)
+        Ok(())
     }
 
     /// What is not broken down, of exactly this range.
@@ -127,45 +153,94 @@ impl<'a> FigureReader<'a> {
         let spans = cover_range(range.since, range.until, grains);
         let mut groups: BTreeMap<String, Figures> = BTreeMap::new();
         for edge in edges_of(range, &spans) {
-            for (group, figures) in self.read_facts(edge).await? {
-                if group.dimension == dimension {
-                    groups.entry(group.member).or_default().add_figures(&figures);
+            for fact in self.read_facts(edge).await? {
+                for (group, figures) in fact.entries {
+                    // A fact does not name its tenant, because it has one.
+                    if dimension == TENANT && group == Group::ALL {
+                        groups.entry(fact.tenant.clone()).or_default().add_figures(&figures);
+                    } else if group.dimension == dimension {
+                        groups.entry(group.member).or_default().add_figures(&figures);
+                    }
                 }
             }
         }
-        for row in self.read_spans(dimension, spans).await? {
-            groups.entry(row.member).or_default().add_figures(&row.figures);
-        }
+        self.add_sums(dimension, spans, &mut groups, |_, member| member).await?;
         Ok(groups)
     }
 
     /// The facts of a range shorter than any sum.
-    async fn read_facts(self, range: TimeRange) -> Result<Vec<(Group, Figures)>> {
+    async fn read_facts(self, range: TimeRange) -> Result<Vec<ReadFact>> {
         let values = args![range.since, range.until];
-        let bodies = match self {
+        let rows: Vec<(String, i64, Vec<u8>)> = match self {
             FigureReader::Platform(db) => db.list(PLATFORM_FACTS, values).await?,
             FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => self.list(FACTS, values).await?,
         };
-        decode_all(bodies)
+        let read = |(tenant, at, body): (String, i64, Vec<u8>)| {
+            Ok(ReadFact { tenant, at, entries: entries_from_bytes(&body).map_err(Error::internal)? })
+        };
+        rows.into_iter().map(read).collect()
     }
 
-    /// Of the records that were created in a range, how they stood at its end.
-    pub async fn read_cohorts(self, born: TimeRange, now: i64) -> Result<BTreeMap<Group, Figures>> {
-        let spans = cover_range(born.since, born.until, &BIRTH_GRAINS);
-        // Later than now nothing has happened, so the whole day of today counts.
-        let today = if born.until > now { END_OF_TIME } else { Grain::Day.floor(born.until) };
+    /// Changes of rates by currency since the beginning, in the order of time: one by one in the quarters of an hour of these
+    /// moments, which are in their order, while facts are kept.
+    pub async fn read_rate_changes(self, moments: [i64; 2], now: Timestamp) -> Result<Vec<SummaryRow>> {
+        let (mut spans, mut changes, mut end) = (Vec::new(), Vec::new(), START_OF_TIME);
+        for at in moments {
+            // No sum reaches beyond a moment.
+            let quarter = TimeRange { since: Grain::Quarter.floor(at), until: Grain::Quarter.ceil(at) };
+            if quarter.since < end {
+                continue;
+            }
+            spans.extend(cover_range(end, quarter.since, &Grain::ALL));
+            end = quarter.since;
+            if at == quarter.since || quarter.since < facts_kept_since(now) {
+                continue;
+            }
+            end = quarter.until;
+            for fact in self.read_facts(quarter).await? {
+                changes.extend(fact.entries.into_iter().filter(|(group, _)| group.dimension == CURRENCY).map(
+                    |(group, figures)| SummaryRow {
+                        start: fact.at,
+                        member: group.member,
+                        summary: figures.to_summary(),
+                    },
+                ));
+            }
+        }
+        spans.extend(cover_range(end, END_OF_TIME, &Grain::ALL));
+        changes.extend(self.read_summaries(CURRENCY, spans).await?);
+        changes.sort_by_key(|row| row.start);
+        Ok(changes)
+    }
+
+    /// Of the records that were created in a range, how they stood at its end; when the facts of then are gone, at the end of its
+    /// hour.
+    pub async fn read_cohorts(self, born: TimeRange, now: Timestamp) -> Result<BTreeMap<Group, Figures>> {
+        let until = born.until;
+        let has_facts = until >= facts_kept_since(now);
+        let day = Grain::Day.floor(until);
+        let hour = if has_facts { Grain::Hour.floor(until) } else { Grain::Hour.ceil(until) };
+        let spans = cover_range(born.since, until, &BIRTH_GRAINS);
         let mut bodies: Vec<Vec<u8>> = Vec::new();
         for edge in edges_of(born, &spans) {
-            bodies.extend(self.read_by_birth(edge, born.until).await?);
+            bodies.extend(self.read_by_birth(edge, TimeRange { since: START_OF_TIME, until }).await?);
         }
-        for span in &spans {
-            let values = (span.grain.minutes(), span.start, span.end);
-            bodies.extend(self.list::<Vec<u8>>(COHORTS, args![values.0, values.1, values.2, today]).await?);
-        }
-        if let (Some(first), Some(last)) = (spans.first(), spans.last()) {
-            let covered = TimeRange { since: first.start, until: last.end };
-            if today < born.until {
-                bodies.extend(self.read_born(covered, TimeRange { since: today, until: born.until }).await?);
+        for Span { grain, start, end } in &spans {
+            let (born, minutes) = (TimeRange { since: *start, until: *end }, grain.minutes());
+            if change_grains(*grain).contains(&Grain::Hour) {
+                bodies.extend(self.list::<Vec<u8>>(COHORT_DAYS, args![minutes, start, end, day]).await?);
+                if day < hour {
+                    bodies.extend(self.list::<Vec<u8>>(COHORT_HOURS, args![minutes, start, end, day, hour]).await?);
+                }
+                if hour < until {
+                    bodies.extend(self.read_born(born, TimeRange { since: hour, until }).await?);
+                }
+            } else if has_facts {
+                bodies.extend(self.list::<Vec<u8>>(COHORT_DAYS, args![minutes, start, end, day]).await?);
+                bodies.extend(self.read_by_birth(born, TimeRange { since: day, until }).await?);
+            } else {
+                let day = Grain::Day.ceil(until);
+                bodies.extend(self.list::<Vec<u8>>(COHORT_DAYS, args![minutes, start, end, day]).await?);
             }
         }
         add_up_cohorts(&bodies)
@@ -180,14 +255,26 @@ impl<'a> FigureReader<'a> {
         }
     }
 
-    /// All facts until a moment of the records that were created in a range.
-    async fn read_by_birth(self, born: TimeRange, until: i64) -> Result<Vec<Vec<u8>>> {
-        let values = args![born.since, born.until, until];
+    /// The same, where few records were created.
+    async fn read_by_birth(self, born: TimeRange, at: TimeRange) -> Result<Vec<Vec<u8>>> {
+        let values = args![born.since, born.until, at.since, at.until];
         match self {
             FigureReader::Platform(db) => db.list(PLATFORM_FACTS_BY_BIRTH, values).await,
             FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => self.list(FACTS_BY_BIRTH, values).await,
         }
     }
+}
+
+/// A fact that is kept.
+struct ReadFact {
+    tenant: String,
+    at: i64,
+    entries: Vec<(Group, Figures)>,
+}
+
+/// Before this facts of records may be gone. They are deleted some time after they expire.
+fn facts_kept_since(now: Timestamp) -> i64 {
+    now.as_millis() - FactRetention::Long.as_millis()
 }
 
 /// What the spans leave out at the ends of a range.
@@ -210,12 +297,4 @@ fn add_up_cohorts(bodies: &[Vec<u8>]) -> Result<BTreeMap<Group, Figures>> {
         visit_entries(body, add).map_err(Error::internal)?;
     }
     Ok(sums.into_iter().map(|((dimension, member), figures)| (Group::new(dimension, member), figures)).collect())
-}
-
-fn decode_all(bodies: Vec<Vec<u8>>) -> Result<Vec<(Group, Figures)>> {
-    let mut entries = Vec::new();
-    for body in bodies {
-        entries.extend(entries_from_bytes(&body).map_err(Error::internal)?);
-    }
-    Ok(entries)
 }

@@ -20,7 +20,8 @@ pub fn device_fact(old: Option<&Device>, new: &Device, at: Timestamp) -> Fact {
     fact
 }
 
-fn status_cell(status: DeviceStatus) -> Cell {
+/// The level of the devices of a status.
+pub fn status_cell(status: DeviceStatus) -> Cell {
     match status {
         DeviceStatus::Online => DEVICES_ONLINE,
         DeviceStatus::Offline => DEVICES_OFFLINE,

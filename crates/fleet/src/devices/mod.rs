@@ -8,7 +8,7 @@ pub mod actions {
     pub mod store;
 }
 mod changes;
-mod facts;
+pub mod facts;
 pub mod feature;
 /// Changes that time alone causes.
 pub mod clock {

@@ -108,3 +108,20 @@ impl UsageMeter {
         written
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_groups_between_two_writes_is_counted_together() {
+        let mut usage = TenantUsage::default();
+        for number in 0..2_000 {
+            usage.group_mut(ROUTE, &format!("GET /{number}")).add_count(REQUESTS, 1);
+            usage.group_mut(KEY, &format!("key_{number}")).add_count(REQUESTS, 1);
+        }
+        assert!(usage.0.len() <= GROUPS_MAX + 2, "{}", usage.0.len());
+        let all: i64 = usage.0.values().map(|figures| figures.count(REQUESTS)).sum();
+        assert_eq!(all, 4_000);
+    }
+}

@@ -44,6 +44,9 @@ pub async fn run(node: ServerNode, delivery_retention_ms: i64, run_retention_ms:
         run_every(&node, CLEAN_EVERY, "forgetting ended machines", |node| async move {
             vms::ended::store::forget_ended_machines(&node).await
         }),
+        run_every(&node, MEASURE_EVERY, "measuring the queue of figures", |node| async move {
+            fold::store::measure_queue(&node).await
+        }),
         run_every(&node, MEASURE_EVERY, "measuring the queue of workflows", |node| async move {
             workflows::jobs::measure_queue(&node).await
         }),

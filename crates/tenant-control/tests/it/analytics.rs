@@ -6,6 +6,7 @@ mod families;
 mod guide;
 mod model;
 mod platform;
+mod rebuild;
 mod refuse;
 mod usage;
 mod zones;

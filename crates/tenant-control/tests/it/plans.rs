@@ -98,11 +98,16 @@ const BOUNDED: &[&str] = &[
 /// Statements that look at many rows on purpose, and why that is bounded.
 const ALLOWED: &[(&str, &str)] = &[
     ("WAITING", "counts what waits, from an index of that alone, off the threads that serve requests"),
+    ("COUNT_QUEUED", "counts the queue of facts of all tenants, up to a limit"),
     ("NEXT_QUEUED", "the queue of facts of all tenants, first come, first served"),
     ("TAKE_FACTS", "the same, some hundreds at a time"),
     ("PLATFORM_FACTS", "walks the tenants, and seeks in the facts of each"),
     ("PLATFORM_FACTS_OF_BORN", "the same"),
     ("PLATFORM_FACTS_BY_BIRTH", "the same"),
+    ("RECOUNT_DEVICES", "an operator asks that all of a tenant's records are counted again"),
+    ("RECOUNT_QUEUED", "the same of what is not added up yet: the queue has no index"),
+    ("RECOUNT_TICKETS", "the same of tickets"),
+    ("RECOUNT_VMS", "the same of machines"),
     ("WALK_DEVICES", "reads all devices of all tenants for a new search index, some at a time along their key"),
     ("WALK_TICKETS", "the same of tickets"),
     ("WALK_VMS", "the same of machines"),

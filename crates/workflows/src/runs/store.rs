@@ -138,7 +138,9 @@ impl NewRun {
 /// Inserts a new run, unless there is one of its event or its time.
 pub async fn insert_run(tx: &mut Tx, run: &StoredRun) -> Result<()> {
     let values = run.to_row_values()?;
-    tx.defer_exec(INSERT, values).await?;
+    if tx.exec_each(INSERT, &[values]).await? == 0 {
+        return Ok(());
+    }
     let mut fact = Fact::new(run.run.created_at.as_millis());
     fact.add_count(RUNS, i64::from(!run.run.dry_run));
     tx.record_fact(&fact, FactRetention::Long).await

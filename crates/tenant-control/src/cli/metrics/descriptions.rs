@@ -19,6 +19,7 @@ pub const COUNTERS: &[(&str, &str)] = &[
 pub const GAUGES: &[(&str, &str)] = &[
     ("clock_ahead_seconds", "How far this node's clock is ahead of the database's; negative if it is behind."),
     ("cloud_queue_lag_seconds", "How long the first region or provider has been due."),
+    ("figures_queue_depth", "Changes that are in no figure yet, counted up to 10,000."),
     ("outgoing_held", "1 if the server was started with --hold-outgoing, else 0."),
     ("search_build_documents", "Documents in the search index that is being built; 0 if none is."),
     ("search_documents", "Documents in the search index."),

@@ -48,7 +48,8 @@ fn request_days(now: Timestamp) -> ReportRequest {
     let today = now.as_millis().div_euclid(DAY_MS) * DAY_MS;
     let bounds = (0..=DAYS as i64).map(|day| today + (day + 1 - DAYS as i64) * DAY_MS).collect();
     let families = vec![Family::Tickets, Family::Devices, Family::Backups, Family::ApiUsage];
-    ReportRequest { range: TimeRange { since: today, until: today + DAY_MS }, bounds, families, now }
+    let range = TimeRange { since: today, until: today + DAY_MS };
+    ReportRequest { range, is_until_now: true, bounds, families, now }
 }
 
 fn plot_families(families: &Families, bounds: &[i64]) -> Vec<Plot> {

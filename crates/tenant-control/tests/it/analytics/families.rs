@@ -99,7 +99,17 @@ over_http! {
         server.sender.run_due().await.unwrap();
         server.advance(1);
         let figures = server.figures(&acme, "include=webhooks").await;
-        let expected = json!({"delivered": 2, "failed": 0, "lag_ms": {"p50": 1_000.0, "p99": 1_000.0}});
+        let expected = json!({"delivered": 2, "failed": 0, "lag_ms": {"p50": 1_000.0, "p99": 3_000.0}});
+        assert_eq!(figures["webhooks"]["totals"], expected);
+        // What is sent again an hour later is delivered, and was not late.
+        server.advance(HOUR_MS);
+        let sent = server.get("/api/admin/webhooks/deliveries").cookie(&acme.admin).await.ok(200);
+        let resend = json!({"action": "resend", "delivery_id": sent["data"][0]["id"]});
+        server.post("/api/admin/webhooks/deliveries").cookie(&acme.admin).json(&resend).await.is(202);
+        server.sender.run_due().await.unwrap();
+        server.advance(1);
+        let figures = server.figures(&acme, "include=webhooks").await;
+        let expected = json!({"delivered": 3, "failed": 0, "lag_ms": {"p50": 1_000.0, "p99": 3_000.0}});
         assert_eq!(figures["webhooks"]["totals"], expected);
     }
 
@@ -120,6 +130,16 @@ over_http! {
         assert_eq!(totals["spend"]["currency"], "EUR");
         let amount = totals["spend"]["amount"].as_f64().unwrap();
         assert!((amount - 2.0 * 10.0 * 3.79 / 730.0).abs() < 0.001, "{totals}");
+        // Within a quarter of an hour, too.
+        for (minutes, until) in [(7, 7), (7, 22), (8, 60 * 9)] {
+            let (since, until) = (connected.plus_ms(minutes * MINUTE_MS), connected.plus_ms(until * MINUTE_MS + 60_000));
+            let figures = server.figures(&acme, &format!("since={since}&until={until}&include=vms")).await;
+            let hours = (until.as_millis() - since.as_millis()) as f64 / HOUR_MS as f64;
+            let amount = figures["vms"]["totals"]["spend"]["amount"].as_f64().unwrap_or_default();
+            assert!((amount - 2.0 * hours * 3.79 / 730.0).abs() < 0.000_2, "{amount} of {hours} hours");
+        }
+        let before = format!("since={}&until={}&include=vms", connected.plus_ms(-HOUR_MS), connected.plus_ms(-1));
+        assert_eq!(server.figures(&acme, &before).await["vms"]["totals"]["spend"], Value::Null);
         let daily: f64 = column(&figures["vms"], "/spend").iter().filter_map(|spend| spend["amount"].as_f64()).sum();
         assert!((amount - daily).abs() < 0.001, "{figures}");
     }

@@ -61,4 +61,27 @@ over_http! {
         let csv = server.get(format!("{PLATFORM}?format=csv&include=tickets")).cookie(&acme.admin).await;
         assert_eq!(csv.status, 200);
     }
+
+    /// A range that no hour ends at has its tenants and routes, too.
+    async fn parts_of_an_hour_have_their_tenants(setup: Setup) {
+        let server = open(setup).await;
+        let acme = server.tenant_of_operator("acme").await;
+        server.go_to(at("2026-02-20T12:07:00Z"));
+        let begin = server.now();
+        make(&server, &acme, &json!({})).await;
+        server.advance(2 * MINUTE_MS);
+        server.fold().await;
+        server.advance(MINUTE_MS);
+        let query = |since: Timestamp, until: Timestamp| format!("{PLATFORM}?since={since}&until={until}&include=api_usage");
+        for (since, until, requests) in [(0, 1, 1), (1, 2, 0), (-20, 2, 1)] {
+            let (since, until) = (begin.plus_ms(since * MINUTE_MS), begin.plus_ms(until * MINUTE_MS));
+            let figures = server.get(query(since, until)).cookie(&acme.admin).await.ok(200);
+            assert_eq!(figures["tenants"]["active"], requests, "{since}");
+            assert_eq!(figures["top_tenants"].pointer("/0/tickets"), (requests > 0).then_some(&json!(1)), "{since}");
+            assert_eq!(figures["api_usage"]["totals"]["requests"], requests, "{since}");
+        }
+        // Until now, without an end of its own.
+        let figures = server.get(PLATFORM).cookie(&acme.admin).await.ok(200);
+        assert_eq!((&figures["tenants"]["active"], &figures["top_tenants"][0]["tickets"]), (&json!(1), &json!(1)));
+    }
 }

@@ -53,7 +53,7 @@ over_http! {
             add_leaves(&figures[family]["series"][0], family, &mut leaves);
         }
         leaves.retain(|leaf| leaf.rsplit('.').next() != Some("start") && !leaf.starts_with("vms.spend"));
-        leaves.extend(["start".to_owned(), "vms.spend.amount".to_owned()]);
+        leaves.extend(["start", "vms.spend.amount", "vms.spend.currency"].map(str::to_owned));
         leaves.sort();
         let mut columns: Vec<String> = rows[0].iter().map(|column| (*column).to_owned()).collect();
         columns.sort();

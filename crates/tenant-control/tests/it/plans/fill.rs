@@ -65,8 +65,9 @@ pub const ROWS: &[&str] = &[
         SELECT 'ten_' || n % 200 + 1, 'bjr_' || n, 'x' || n, 'dev_' || n % 1000, 'org_' || n % 500, 'x', 'backup', 'restic', 'nas',
             CASE WHEN n % 20 = 0 THEN 'missed' ELSE 'success' END, FALSE, n, n, n, '[]', '{}' FROM generate_series(1, 6000) n",
     "INSERT INTO facts SELECT 'ten_' || n % 200 + 1, n, n, CASE WHEN n % 3 = 0 THEN n END, n, '' FROM generate_series(1, 6000) n",
-    "INSERT INTO rollups SELECT 'ten_' || n % 200 + 1, n % 3, 15, n * 900000::bigint, 'm' || n % 7, '' FROM generate_series(1, 6000) n",
-    "INSERT INTO cohorts SELECT 'ten_' || n % 200 + 1, 1440, n % 100 * 86400000::bigint, n * 86400000::bigint, ''
+    "INSERT INTO rollups SELECT 'ten_' || n % 200 + 1, n % 3, 15, n * 900000::bigint, 'm' || n % 7, '', '' FROM generate_series(1, 6000) n",
+    "INSERT INTO cohorts SELECT 'ten_' || n % 200 + 1, 1440, n % 100 * 86400000::bigint, CASE WHEN n % 2 = 0 THEN 60 ELSE 1440 END,
+        n * 86400000::bigint, ''
         FROM generate_series(1, 6000) n",
     "INSERT INTO workflows (tenant_id, id, name, enabled, revision, created_by_type, created_by_name, version, created_at,
         updated_at) SELECT 'ten_' || n % 200 + 1, 'wf_' || n, 'x', TRUE, 10, 'user', 'x', 1, n, n FROM generate_series(1, 600) n",

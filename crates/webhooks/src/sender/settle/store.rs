@@ -11,12 +11,12 @@ use kernel::store::{FactRetention, Value, to_json};
 use super::super::super::deliveries::store::AttemptColumns;
 use super::super::super::{WebhookId, WebhookStatus};
 use super::super::endpoint::{PauseReason, pause_columns};
-use super::super::outcome::{DeliveryOutcome, DeliveryVerdict};
+use super::super::outcome::{DeliveryOutcome, DeliveryVerdict, DueDelivery};
 use super::EndpointHealth;
 
 kernel::statements! {
-    /// How many attempts of a delivery are saved, and when its event happened.
-    SAVED_ATTEMPTS = "SELECT d.attempts, d.created_at FROM deliveries d WHERE d.tenant_id = $1 AND d.id = $2";
+    /// What of a delivery tells whether an outcome is counted.
+    COUNTED = "SELECT d.attempts, d.resends, d.status, d.created_at FROM deliveries d WHERE d.tenant_id = $1 AND d.id = $2";
     ENDPOINT_NOW = "SELECT version, status, url FROM webhooks WHERE tenant_id = $1 AND id = $2";
     /// A resend that was accepted during the attempt wins: the attempt is saved, and the delivery stays pending.
     SAVE_OUTCOME = "UPDATE deliveries SET attempts = $7, succeeded_at = COALESCE($8, succeeded_at),
@@ -62,9 +62,9 @@ pub async fn save_outcomes(
         .write(async move |tx| {
             let holding = held.defer_lease_extension(tx).await?;
             let endpoint = tx.defer_query::<(i64, String, String)>(ENDPOINT_NOW, vec![id.into()]).await?;
-            let mut saved_attempts = Vec::with_capacity(outcomes.len());
+            let mut counted = Vec::with_capacity(outcomes.len());
             for outcome in outcomes.iter() {
-                saved_attempts.push(tx.defer_query(SAVED_ATTEMPTS, vec![outcome.due.id.into()]).await?);
+                counted.push(tx.defer_query(COUNTED, vec![outcome.due.id.into()]).await?);
             }
             if !holding.is_held(tx).await? {
                 return Ok(false);
@@ -77,14 +77,10 @@ pub async fn save_outcomes(
             let enabled = status == WebhookStatus::Enabled.as_str();
             let (mut updates, mut attempts) = (Vec::new(), Vec::new());
             let (mut done, mut retried) = (Vec::new(), Vec::new());
-            for (outcome, saved) in outcomes.iter().zip(saved_attempts) {
+            for (outcome, counted) in outcomes.iter().zip(counted) {
                 let verdict = outcome.verdict_at_version(version, enabled);
-                // An outcome that was saved before, by a commit whose answer was lost, is counted already.
-                match tx.await_rows::<(i64, Timestamp)>(saved).await?.pop() {
-                    Some((attempts, created_at)) if attempts == outcome.due.attempts => {
-                        add_to_fact(&mut fact, verdict, created_at, now);
-                    }
-                    _ => {}
+                if let Some(delivery) = tx.await_rows::<CountedDelivery>(counted).await?.pop() {
+                    add_to_fact(&mut fact, outcome, verdict, delivery, now);
                 }
                 updates.push(outcome_args(outcome, verdict, now));
                 attempts.extend(attempt_args(outcome)?);
@@ -123,17 +119,35 @@ pub async fn save_outcomes(
         .await
 }
 
-/// What an outcome contributes to figures.
-fn add_to_fact(fact: &mut Fact, verdict: DeliveryVerdict, created_at: Timestamp, now: Timestamp) {
+/// Attempts, resends, status and creation, as they are stored.
+type CountedDelivery = (i64, i64, String, Timestamp);
+
+/// What an outcome contributes to figures. One that was saved before, by a commit whose answer was lost, is counted already;
+/// one during which the delivery was sent again is not its end. How long a resend took since its event says nothing.
+fn add_to_fact(
+    fact: &mut Fact,
+    outcome: &DeliveryOutcome,
+    verdict: DeliveryVerdict,
+    (attempts, resends, status, created_at): CountedDelivery,
+    now: Timestamp,
+) {
+    let DueDelivery { attempts: known_attempts, resends: known_resends, .. } = outcome.due;
+    if attempts != known_attempts || resends != known_resends || !UNFINISHED.contains(&status.as_str()) {
+        return;
+    }
     match verdict {
         DeliveryVerdict::Succeeded => {
             fact.add_count(DELIVERED, 1);
-            fact.add_sample(DELIVERY_LAG_MS, now.as_millis() - created_at.as_millis());
+            if resends == 0 {
+                fact.add_sample(DELIVERY_LAG_MS, now.as_millis() - created_at.as_millis());
+            }
         }
         DeliveryVerdict::GivenUp | DeliveryVerdict::Gone(_) => fact.add_count(DELIVERIES_FAILED, 1),
         DeliveryVerdict::Retry(_) | DeliveryVerdict::Expired => {}
     }
 }
+
+const UNFINISHED: [&str; 2] = ["pending", "delivering"];
 
 /// The arguments of [`SAVE_OUTCOME`].
 fn outcome_args(outcome: &DeliveryOutcome, verdict: DeliveryVerdict, now: Timestamp) -> Vec<Value> {
