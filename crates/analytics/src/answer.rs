@@ -8,8 +8,8 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr};
 use utoipa::{IntoResponses, ToSchema};
 
 use crate::csv;
+use crate::families::Families;
 use crate::report::ReportRequest;
-use crate::shown::Families;
 
 pub enum AnalyticsAnswer<T> {
     Figures(Box<T>),

@@ -6,7 +6,8 @@ use kernel::base::Timestamp;
 use kernel::http::RowEncoding;
 use serde::Serialize;
 
-use crate::shown::{Families, FigureField, Shown};
+use crate::families::Families;
+use crate::shown::{FigureField, Shown};
 
 /// A bucket with the fields of all families.
 #[derive(Clone, Debug, Serialize)]

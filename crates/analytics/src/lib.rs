@@ -2,8 +2,9 @@
 //!
 //! Every change writes a fact in its transaction (`Tx::record_fact` of the kernel). `fold` takes facts out of their queue and
 //! adds them to the sums of their quarter of an hour, hour, day and week. `rollups` reads sums, `report` makes the figures of a
-//! range of them, and `shown` says what each figure means. Requests and searches are metered in memory; `usage` writes a fact
-//! of them every second.
+//! range of them, `shown` says what each figure means, and `families` how they are grouped. Requests and searches are metered in
+//! memory by the kernel, which writes a fact of them every second. `rebuild` adds all up again, and `recount` compares the result
+//! with the records.
 
 mod answer;
 pub mod backfill {
@@ -11,6 +12,7 @@ pub mod backfill {
 }
 mod buckets;
 mod csv;
+pub mod families;
 pub mod fold {
     pub mod store;
 }

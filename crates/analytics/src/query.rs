@@ -6,9 +6,9 @@ use kernel::base::{Code, DAY_MS, Error, Result, StringEnum, Timestamp};
 use kernel::http::{Params, QueryParam};
 
 use crate::buckets::{BUCKETS_MAX, Interval, bucket_bounds};
+use crate::families::Family;
 use crate::report::ReportRequest;
 use crate::rollups::store::TimeRange;
-use crate::shown::Family;
 
 kernel::string_enum! {
     /// `csv` has a row for each bucket.

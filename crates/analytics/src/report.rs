@@ -9,16 +9,16 @@ use figures::{Counts, Dimension, FigureSummary, Figures, Group};
 use kernel::base::{Result, SECOND_MS, StringEnum, Timestamp};
 use tickets::{Priority, TicketStatus};
 
+use crate::families::{
+    ApiUsageBucket, ApiUsageFamily, ApiUsageTotals, BackupBucket, BackupFamily, DeviceBucket, DeviceFamily, Families,
+    Family, KeyUsage, OrganizationTickets, RouteUsage, SearchBucket, SearchFamily, TicketBucket, TicketFamily,
+    TicketTotals, VmBucket, VmFamily, WebhookBucket, WebhookFamily, WorkflowBucket, WorkflowFamily,
+};
 use crate::fold::store::OTHER_MEMBER;
 use crate::grain::{END_OF_TIME, Grain, START_OF_TIME, Span, cover_range};
 use crate::rollups::store::SummaryRow;
 pub use crate::rollups::store::{FigureReader, TimeRange};
-use crate::shown::{
-    ApiUsageAnalytics, ApiUsageBucket, ApiUsageFamily, ApiUsageTotals, BackupBucket, BackupFamily, DeviceBucket,
-    DeviceFamily, Families, Family, KeyUsage, Measured, OrganizationTickets, RouteUsage, SearchBucket, SearchFamily,
-    Shown, Spend, TicketAnalytics, TicketBucket, TicketFamily, TicketTotals, VmAnalytics, VmBucket, VmFamily,
-    WebhookBucket, WebhookFamily, WorkflowBucket, WorkflowFamily,
-};
+use crate::shown::{ApiUsageAnalytics, Measured, Shown, Spend, TicketAnalytics, VmAnalytics};
 
 /// What is asked for.
 pub struct ReportRequest {
@@ -145,7 +145,7 @@ impl ReportSums {
 }
 
 async fn read_tickets(reader: FigureReader<'_>, request: &ReportRequest, sums: &ReportSums) -> Result<TicketFamily> {
-    let cohorts = reader.read_cohorts(request.read_range(), request.now).await?;
+    let cohorts = reader.read_cohorts(request.read_range()).await?;
     let born = |dimension, member: &str| {
         cohorts.get(&Group::new(dimension, member)).map_or(0, |figures: &Figures| figures.count(BORN))
     };
@@ -215,7 +215,7 @@ async fn read_vms(reader: FigureReader<'_>, request: &ReportRequest, sums: &Repo
     let now = request.now.as_millis();
     let TimeRange { since, until } = request.range;
     let until = until.min(now).max(since);
-    let meters = read_meters(reader.read_rate_changes([since, until], request.now).await?);
+    let meters = read_meters(reader.read_rate_changes([since, until]).await?);
     totals.set_spend(spent_between(&meters, since, until));
     let mut spans = cover_range(START_OF_TIME, request.bounds.first().copied().unwrap_or(since), &Grain::ALL);
     spans.extend(request.bounds.windows(2).flat_map(|pair| cover_range(pair[0], pair[1], &Grain::ALL)));

@@ -12,7 +12,6 @@ use figures::cells::{
     VMS_REBOOTING, VMS_RUNNING, VMS_STARTING, VMS_STOPPED, VMS_STOPPING, VMS_SUSPENDED, VMS_TERMINATING, VMS_UNKNOWN,
 };
 use figures::{Cell, Counts, FigureSummary};
-use kernel::base::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -186,7 +185,7 @@ pub struct VmAnalytics {
     /// Of them, how many were in each state.
     #[schema(value_type = BTreeMap<String, i64>)]
     pub by_state: VmStates,
-    /// What the machines cost by the list prices of their clouds, for the time that they existed; null if no cloud told a price.
+    /// What the machines cost by the list prices of their clouds, for the time for which they were known; null if no cloud told a price.
     /// Of several currencies it is that in which the most was spent, and `spend_by_currency` has all.
     #[schema(required)]
     pub spend: Option<Spend>,
@@ -309,7 +308,7 @@ pub struct WebhookAnalytics {
     pub delivered: i64,
     /// Deliveries that were given up.
     pub failed: i64,
-    /// Milliseconds from an event to its delivery, of the deliveries that were accepted then.
+    /// Milliseconds from an event to its delivery, of the deliveries that were accepted then, without those that were sent again.
     pub lag_ms: P50P99,
 }
 
@@ -375,123 +374,5 @@ impl Shown for SearchAnalytics {
 
     fn columns(&self) -> Vec<(String, FigureField)> {
         columns!(self: count, without_result; ; latency_ms.p50, latency_ms.p99)
-    }
-}
-
-macro_rules! families {
-    ($($family:ident: $bucket:ident, $totals:ty, $shown:ident;)*) => {$(
-        /// One hour, day or week.
-        #[derive(Clone, Debug, Serialize, ToSchema)]
-        pub struct $bucket {
-            /// When it begins.
-            #[schema(value_type = String, format = DateTime)]
-            pub start: Timestamp,
-            #[serde(flatten)]
-            pub figures: $shown,
-        }
-
-        #[derive(Clone, Debug, Serialize, ToSchema)]
-        pub struct $family {
-            /// Of exactly the range.
-            pub totals: $totals,
-            /// By whole hours, days or weeks.
-            pub series: Vec<$bucket>,
-        }
-    )*};
-}
-
-families! {
-    TicketFamily: TicketBucket, TicketTotals, TicketAnalytics;
-    DeviceFamily: DeviceBucket, DeviceAnalytics, DeviceAnalytics;
-    VmFamily: VmBucket, VmAnalytics, VmAnalytics;
-    BackupFamily: BackupBucket, BackupAnalytics, BackupAnalytics;
-    WorkflowFamily: WorkflowBucket, WorkflowAnalytics, WorkflowAnalytics;
-    WebhookFamily: WebhookBucket, WebhookAnalytics, WebhookAnalytics;
-    ApiUsageFamily: ApiUsageBucket, ApiUsageTotals, ApiUsageAnalytics;
-    SearchFamily: SearchBucket, SearchAnalytics, SearchAnalytics;
-}
-
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct TicketTotals {
-    #[serde(flatten)]
-    pub figures: TicketAnalytics,
-    /// The tickets that were created in the range, by their status at its end.
-    pub by_status: BTreeMap<String, i64>,
-    /// The same by their priority.
-    pub by_priority: BTreeMap<String, i64>,
-    /// The same by their organization, the most first. Left out of the platform's figures.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub by_organization: Option<Vec<OrganizationTickets>>,
-}
-
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = AnalyticsOrganization)]
-pub struct OrganizationTickets {
-    /// Null for tickets without one.
-    #[schema(required)]
-    pub organization_id: Option<String>,
-    /// Tickets that were created in the range.
-    pub created: i64,
-    /// Of them those that were open at its end.
-    pub open: i64,
-}
-
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct ApiUsageTotals {
-    #[serde(flatten)]
-    pub figures: ApiUsageAnalytics,
-    /// The most requests first. Left out of the platform's figures.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub by_key: Option<Vec<KeyUsage>>,
-    /// The most requests first.
-    pub by_route: Vec<RouteUsage>,
-}
-
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = AnalyticsKeyUsage)]
-pub struct KeyUsage {
-    /// Null for people who signed in. A day has 200 keys at most; those beyond are counted together as `other`.
-    #[schema(required)]
-    pub key_id: Option<String>,
-    #[serde(flatten)]
-    pub figures: ApiUsageAnalytics,
-}
-
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = AnalyticsRouteUsage)]
-pub struct RouteUsage {
-    /// Method and path, such as `GET /api/psa/tickets`.
-    pub route: String,
-    #[serde(flatten)]
-    pub figures: ApiUsageAnalytics,
-}
-
-/// The families that were asked for.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
-#[schema(as = AnalyticsFamilies)]
-pub struct Families {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tickets: Option<TicketFamily>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub devices: Option<DeviceFamily>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vms: Option<VmFamily>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub backups: Option<BackupFamily>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub workflows: Option<WorkflowFamily>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub webhooks: Option<WebhookFamily>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub api_usage: Option<ApiUsageFamily>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub searches: Option<SearchFamily>,
-}
-
-kernel::string_enum! {
-    #[schema(as = AnalyticsFamily)]
-    pub enum Family {
-        Tickets "tickets", Devices "devices", Vms "vms", Backups "backups", Workflows "workflows", Webhooks "webhooks",
-        ApiUsage "api_usage", Searches "searches",
     }
 }

@@ -10,9 +10,9 @@ use figures::cells::{
 };
 use figures::{Cell, Dimension, Figures, Group, entries_from_bytes, entries_to_bytes};
 use kernel::args;
-use kernel::base::{DAY_MS, Result};
+use kernel::base::Result;
 use kernel::jobs::ServerNode;
-use kernel::store::{Db, FromRow, PendingRows, Purpose, Row, Tx, Value};
+use kernel::store::{Db, FactRetention, FromRow, PendingRows, Purpose, Row, Tx, Value};
 
 use crate::grain::{Grain, clamp_time};
 
@@ -53,15 +53,15 @@ pub const PLATFORM: &str = "";
 
 /// What is summed of each tenant for the platform's list of them.
 pub const OF_TENANTS: [Cell; 3] = [REQUESTS, TICKETS_CREATED, DEVICES];
-/// Members of a dimension in a day. A tenant has at most 100 API keys at a time.
-const MEMBERS_PER_DAY_MAX: usize = 200;
+/// Members of a dimension in a day: keys of some generations, because a tenant has at most 100 at a time.
+const MEMBERS_PER_DAY_MAX: usize = 1_000;
 /// Under which those beyond are counted.
 pub const OTHER_MEMBER: &str = "other";
 
 /// Grains of figures that are broken down and asked for as totals alone.
 const MEMBER_GRAINS: [Grain; 3] = [Grain::Hour, Grain::Day, Grain::Week];
-/// How long their hours are kept: longer than a quarter of a year. There are thousands in a day.
-pub const MEMBER_HOURS_MS: i64 = 100 * DAY_MS;
+/// How long their hours are kept, of which there are thousands in a day: as long as facts.
+pub const MEMBER_HOURS_MS: i64 = FactRetention::Long.as_millis();
 /// The most queued facts that are counted.
 const QUEUED_MAX: i64 = 10_000;
 /// Grains by which a record was created.

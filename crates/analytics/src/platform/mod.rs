@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::buckets::Interval;
-use crate::shown::Families;
+use crate::families::Families;
 
 /// The figures of the platform.
 #[derive(Clone, Debug, Serialize, ToSchema)]

@@ -48,14 +48,21 @@ pub async fn read_platform_analytics(
     let PlatformQuery(query) = query.parse()?;
     let (interval, timezone, format) = (query.interval, query.timezone.clone(), query.format);
     let request = query.into_request(caller.app().env.now())?;
-    let reader = FigureReader::Platform(&system);
-    let families = read_families(reader, &request).await?;
-    if format == FigureFormat::Csv {
+    let read = async move {
+        let reader = FigureReader::Platform(&system);
+        let families = read_families(reader, &request).await?;
+        if format == FigureFormat::Csv {
+            return Ok((request, families, None));
+        }
+        let (tenants, nodes) =
+            (store::read_tenants(reader, &system, &request).await?, store::list_nodes(&system).await?);
+        Ok((request, families, Some((tenants, nodes))))
+    };
+    let (request, families, beside) = caller.calculate(read).await?;
+    let Some(((tenants, top_tenants, growth), nodes)) = beside else {
         return stream_rows(caller, streamer, &families, &request).await.map(AnalyticsAnswer::File);
-    }
+    };
     let (since, until) = request.moments();
-    let (tenants, top_tenants, growth) = store::read_tenants(reader, &system, &request).await?;
-    let nodes = store::list_nodes(&system).await?;
     let figures = PlatformAnalytics { since, until, interval, timezone, tenants, top_tenants, growth, nodes, families };
     Ok(AnalyticsAnswer::Figures(Box::new(figures)))
 }

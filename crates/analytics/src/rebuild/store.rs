@@ -62,13 +62,17 @@ pub async fn rebuild_figures(store: &Store) -> Result<RebuildReport> {
     let tenants: Vec<TenantId> = system.list(TENANTS, args![]).await?;
     let mut report = RebuildReport { tenants: tenants.len(), ..RebuildReport::default() };
     let mut days: BTreeSet<i64> = BTreeSet::new();
+    let mut pace = Pace { system, work: 0 };
     for tenant in &tenants {
         let mut next = START_OF_TIME;
         while let Some(day) = find_next_day(system, tenant.to_string(), next).await? {
-            while !rebuild_day(system, tenant.to_string(), day).await? {
-                tokio::time::sleep(WAIT).await;
-            }
-            let_others_write(system).await?;
+            let facts = loop {
+                match rebuild_day(system, tenant.to_string(), day).await? {
+                    Some(facts) => break facts,
+                    None => tokio::time::sleep(WAIT).await,
+                }
+            };
+            pace.add_work(facts).await?;
             report.days += 1;
             days.insert(day);
             next = day + Grain::Day.length_ms();
@@ -79,7 +83,7 @@ pub async fn rebuild_figures(store: &Store) -> Result<RebuildReport> {
         while !system.write(async move |tx| rebuild_platform_day(tx, day).await).await? {
             tokio::time::sleep(WAIT).await;
         }
-        let_others_write(system).await?;
+        pace.add_work(tenants.len()).await?;
     }
     for tenant in tenants {
         let db = tenant_db(store, tenant);
@@ -89,17 +93,33 @@ pub async fn rebuild_figures(store: &Store) -> Result<RebuildReport> {
                 None => tokio::time::sleep(WAIT).await,
             }
         };
-        let_others_write(system).await?;
+        pace.add_work(0).await?;
     }
     fold_batch(system).await?;
     Ok(report)
 }
 
-/// New facts do not wait until all is rebuilt.
-async fn let_others_write(system: &Db) -> Result<()> {
-    fold_batch(system).await?;
-    system.yield_write_lock().await;
-    Ok(())
+/// After so much work others may write.
+const WORK_MAX: usize = 2_000;
+/// The work of a day or a tenant, beside its facts.
+const WORK_OF_ONE: usize = 100;
+
+/// Writes of others, and facts that come meanwhile, do not wait until all is rebuilt.
+struct Pace<'a> {
+    system: &'a Db,
+    work: usize,
+}
+
+impl Pace<'_> {
+    async fn add_work(&mut self, facts: usize) -> Result<()> {
+        self.work += facts + WORK_OF_ONE;
+        if self.work > WORK_MAX {
+            self.work = 0;
+            fold_batch(self.system).await?;
+            self.system.yield_write_lock().await;
+        }
+        Ok(())
+    }
 }
 
 /// The next day with sums or facts.
@@ -109,33 +129,33 @@ async fn find_next_day(system: &Db, tenant: String, from: i64) -> Result<Option<
     Ok(sum.into_iter().chain(fact.map(|at| Grain::Day.floor(at))).min())
 }
 
-/// False, and nothing done, while new facts are being added up: two at once would each miss what the other adds.
-async fn rebuild_day(system: &Db, tenant: String, day: i64) -> Result<bool> {
+/// How many facts the day had. None, and nothing done, while new facts are being added up: two at once would each miss what the
+/// other adds.
+async fn rebuild_day(system: &Db, tenant: String, day: i64) -> Result<Option<usize>> {
     let now = system.env().now().as_millis();
     // Of an earlier day some facts may have been deleted already.
     let has_facts = day + FactRetention::Long.as_millis() > now;
     let rebuild = async move |tx: &mut Tx| {
         if !tx.try_lock(LOCK).await? {
-            return Ok(false);
+            return Ok(None);
         }
-        if has_facts {
-            rebuild_from_facts(tx, &tenant, day).await?;
-        }
+        let facts = if has_facts { rebuild_from_facts(tx, &tenant, day).await? } else { 0 };
         for dimension in OF_A_TENANT {
             add_up_grains(tx, &tenant, dimension, day).await?;
         }
-        Ok(true)
+        Ok(Some(facts))
     };
     system.write(rebuild).await
 }
 
 /// Replaces the shortest sums and the cohorts of a day. Metered figures stay: their facts are kept for two days only.
-async fn rebuild_from_facts(tx: &mut Tx, tenant: &str, day: i64) -> Result<()> {
+async fn rebuild_from_facts(tx: &mut Tx, tenant: &str, day: i64) -> Result<usize> {
     let end = day + Grain::Day.length_ms();
     let mut sums = Sums::default();
-    for fact in tx.list::<QueuedFact>(FACTS, args![tenant, day, end]).await? {
+    let facts: Vec<QueuedFact> = tx.list(FACTS, args![tenant, day, end]).await?;
+    for fact in &facts {
         if fact.expires_at - fact.at > FactRetention::Short.as_millis() {
-            sums.add_fact(&fact);
+            sums.add_fact(fact);
         }
     }
     for dimension in [Dimension::NONE, CURRENCY] {
@@ -149,7 +169,8 @@ async fn rebuild_from_facts(tx: &mut Tx, tenant: &str, day: i64) -> Result<()> {
         write_sums(tx, tenant, dimension, Grain::Quarter, day, rows).await?;
     }
     delete_cohorts(tx, tenant, day).await?;
-    tx.exec_each(INSERT_COHORT, &sums.cohort_rows(tenant)).await.map(drop)
+    tx.exec_each(INSERT_COHORT, &sums.cohort_rows(tenant)).await?;
+    Ok(facts.len())
 }
 
 /// Every grain of cohorts, and of their changes.

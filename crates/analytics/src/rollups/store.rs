@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use figures::cells::{CURRENCY, TENANT};
+use figures::cells::{CURRENCY, KEY, ROUTE, TENANT};
 use figures::{Counts, Dimension, FigureSummary, Figures, Group, entries_from_bytes, visit_entries};
 use kernel::args;
-use kernel::base::{Error, Result, Timestamp};
+use kernel::base::{Error, Result};
 use kernel::store::{Db, FactRetention, FromRow, Param};
 
-use crate::fold::store::{BIRTH_GRAINS, PLATFORM, change_grains, grains_of};
+use crate::fold::store::{BIRTH_GRAINS, MEMBER_HOURS_MS, PLATFORM, change_grains, grains_of};
 use crate::grain::{END_OF_TIME, Grain, START_OF_TIME, Span, cover_range, join_spans};
 
 kernel::statements! {
@@ -89,7 +89,7 @@ impl<'a> FigureReader<'a> {
 
     /// How things stood at a moment: the sum of all that was before.
     pub async fn read_level(self, until: i64) -> Result<Counts> {
-        let range = TimeRange { since: START_OF_TIME, until };
+        let range = TimeRange { since: START_OF_TIME, until: self.align(Dimension::NONE, until) };
         let spans = cover_range(range.since, range.until, &Grain::ALL);
         let mut level = Counts::default();
         for edge in edges_of(range, &spans) {
@@ -147,10 +147,12 @@ impl<'a> FigureReader<'a> {
         Ok(groups.remove("").unwrap_or_default())
     }
 
-    /// By member of a dimension, of exactly this range, where its facts are still kept.
+    /// By member of a dimension, of exactly this range; where its facts are gone, from the start of a sum to that of another, so
+    /// that ranges that follow each other add up.
     pub async fn read_groups(self, dimension: Dimension, range: TimeRange) -> Result<BTreeMap<String, Figures>> {
-        let grains = grains_of(dimension);
-        let spans = cover_range(range.since, range.until, grains);
+        let (since, until) = (self.align(dimension, range.since), self.align(dimension, range.until));
+        let range = TimeRange { since, until };
+        let spans = cover_range(since, until, grains_of(dimension));
         let mut groups: BTreeMap<String, Figures> = BTreeMap::new();
         for edge in edges_of(range, &spans) {
             for fact in self.read_facts(edge).await? {
@@ -168,6 +170,24 @@ impl<'a> FigureReader<'a> {
         Ok(groups)
     }
 
+    /// Before this facts of records may be gone. They are deleted some time after they expire.
+    fn facts_kept_since(self) -> i64 {
+        self.db().env().now().as_millis() - FactRetention::Long.as_millis()
+    }
+
+    /// The last moment until this one that the figures of a dimension are known to.
+    fn align(self, dimension: Dimension, at: i64) -> i64 {
+        let now = self.db().env().now().as_millis();
+        let is_metered = [KEY, ROUTE, TENANT].contains(&dimension);
+        let retention = if is_metered { FactRetention::Short } else { FactRetention::Long };
+        match grains_of(dimension) {
+            _ if at >= now - retention.as_millis() => at,
+            [Grain::Hour, ..] if at < now - MEMBER_HOURS_MS => Grain::Day.floor(at),
+            [shortest, ..] => shortest.floor(at),
+            [] => at,
+        }
+    }
+
     /// The facts of a range shorter than any sum.
     async fn read_facts(self, range: TimeRange) -> Result<Vec<ReadFact>> {
         let values = args![range.since, range.until];
@@ -183,7 +203,7 @@ impl<'a> FigureReader<'a> {
 
     /// Changes of rates by currency since the beginning, in the order of time: one by one in the quarters of an hour of these
     /// moments, which are in their order, while facts are kept.
-    pub async fn read_rate_changes(self, moments: [i64; 2], now: Timestamp) -> Result<Vec<SummaryRow>> {
+    pub async fn read_rate_changes(self, moments: [i64; 2]) -> Result<Vec<SummaryRow>> {
         let (mut spans, mut changes, mut end) = (Vec::new(), Vec::new(), START_OF_TIME);
         for at in moments {
             // No sum reaches beyond a moment.
@@ -193,7 +213,7 @@ impl<'a> FigureReader<'a> {
             }
             spans.extend(cover_range(end, quarter.since, &Grain::ALL));
             end = quarter.since;
-            if at == quarter.since || quarter.since < facts_kept_since(now) {
+            if at == quarter.since || quarter.since < self.facts_kept_since() {
                 continue;
             }
             end = quarter.until;
@@ -215,9 +235,9 @@ impl<'a> FigureReader<'a> {
 
     /// Of the records that were created in a range, how they stood at its end; when the facts of then are gone, at the end of its
     /// hour.
-    pub async fn read_cohorts(self, born: TimeRange, now: Timestamp) -> Result<BTreeMap<Group, Figures>> {
+    pub async fn read_cohorts(self, born: TimeRange) -> Result<BTreeMap<Group, Figures>> {
         let until = born.until;
-        let has_facts = until >= facts_kept_since(now);
+        let has_facts = until >= self.facts_kept_since();
         let day = Grain::Day.floor(until);
         let hour = if has_facts { Grain::Hour.floor(until) } else { Grain::Hour.ceil(until) };
         let spans = cover_range(born.since, until, &BIRTH_GRAINS);
@@ -270,11 +290,6 @@ struct ReadFact {
     tenant: String,
     at: i64,
     entries: Vec<(Group, Figures)>,
-}
-
-/// Before this facts of records may be gone. They are deleted some time after they expire.
-fn facts_kept_since(now: Timestamp) -> i64 {
-    now.as_millis() - FactRetention::Long.as_millis()
 }
 
 /// What the spans leave out at the ends of a range.

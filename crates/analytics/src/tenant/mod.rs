@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::buckets::Interval;
-use crate::shown::Families;
+use crate::families::Families;
 
 /// The figures of a tenant.
 #[derive(Clone, Debug, Serialize, ToSchema)]

@@ -8,10 +8,10 @@ use kernel::rules;
 
 use super::TenantAnalytics;
 use crate::answer::{AnalyticsAnswer, stream_rows};
+use crate::families::Family;
 use crate::query::{FigureFormat, FigureQuery};
 use crate::report::read_families;
 use crate::rollups::store::FigureReader;
-use crate::shown::Family;
 
 /// The operations of this feature, and the schemas that their answers refer to.
 pub fn mount(api: Api) -> Api {
@@ -54,7 +54,11 @@ pub async fn read_tenant_analytics(
     let AnalyticsQuery(query) = query.parse()?;
     let (interval, timezone, format) = (query.interval, query.timezone.clone(), query.format);
     let request = query.into_request(caller.app().env.now())?;
-    let families = read_families(FigureReader::Tenant(&db), &request).await?;
+    let read = async move {
+        let families = read_families(FigureReader::Tenant(&db), &request).await?;
+        Ok((families, request))
+    };
+    let (families, request) = caller.calculate(read).await?;
     if format == FigureFormat::Csv {
         return stream_rows(caller, streamer, &families, &request).await.map(AnalyticsAnswer::File);
     }

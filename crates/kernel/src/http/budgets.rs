@@ -29,6 +29,8 @@ pub(super) struct Admission {
     pub writes: FairBudget<Payer>,
     pub reports: FairBudget<Payer>,
     pub parsers: FairBudget<Payer>,
+    /// Answers that are computed of thousands of rows.
+    pub calculations: FairBudget<Payer>,
     /// Bytes of arriving bodies and unsent answers. Unauthenticated callers have a budget of their own, so that they take
     /// nothing from tenants however many addresses they use.
     pub memory: FairBudget<Payer>,
@@ -58,8 +60,9 @@ impl Admission {
         // A read occupies a thread: the more run at once, the longer each one waits for a processor.
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let reads = processors.max(4) * 4;
-        // Half of the processors stay free of parsing. A tenant may have one parser.
-        let parsers = (processors / 2).clamp(1, PARSERS_MAX);
+        // Half of the processors stay free of parsing, and of calculations. A tenant may have one of each.
+        let half = (processors / 2).max(1);
+        let parsers = half.min(PARSERS_MAX);
         let budget = |shared: usize, reserve: usize, floor: usize, divisor: usize| {
             FairBudget::new(BudgetLimits { shared, reserve, floor, divisor, ..BudgetLimits::UNLIMITED })
         };
@@ -71,6 +74,7 @@ impl Admission {
             writes: FairBudget::new(WRITES),
             reports: FairBudget::new(REPORTS),
             parsers: budget(0, parsers, 1, 1),
+            calculations: budget(0, half, 1, 1),
             memory: budget(memory_bytes_max, memory_bytes_max / 2, memory_bytes_max / MEMORY_FLOOR_PARTS, 8),
             anonymous_memory: budget(memory_bytes_max / 4, 0, 0, 8),
             delays: budget(requests_max, 0, 0, 2),
@@ -85,6 +89,11 @@ impl Admission {
     /// Waits for a permit to process one more report of the tenant.
     pub async fn acquire_report(&self, tenant: TenantId) -> Result<WorkPermit> {
         acquire_work(&self.reports, Payer::Tenant(tenant)).await
+    }
+
+    /// Waits for a permit to compute an answer. A tenant may hold one.
+    pub async fn acquire_calculation(&self, tenant: TenantId) -> Result<WorkPermit> {
+        acquire_work(&self.calculations, Payer::Tenant(tenant)).await
     }
 
     /// Waits for a parser permit. A tenant may hold one.

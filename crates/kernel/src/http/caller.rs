@@ -15,7 +15,8 @@ use crate::auth::{
     end_session, unauthenticated_error,
 };
 use crate::base::{
-    Actor, ActorCredential, ActorKind, ActorRef, Code, CredentialKind, Error, Result, TenantId, Timestamp, sha256,
+    Actor, ActorCredential, ActorKind, ActorRef, Code, CredentialKind, Error, Result, TenantId, Timestamp,
+    run_blocking, sha256,
 };
 use crate::store::Db;
 
@@ -65,6 +66,21 @@ impl Caller {
 
     pub fn actor_id(&self) -> &str {
         &self.principal.actor_id
+    }
+
+    /// Computes an answer of thousands of rows: off the threads that serve requests, and in its turn. A tenant has one such
+    /// answer under way.
+    pub async fn calculate<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let permit = self.app.admission.acquire_calculation(self.tenant_id()).await?;
+        let runtime = tokio::runtime::Handle::current();
+        run_blocking(move || {
+            let _permit = permit;
+            runtime.block_on(work)
+        })
+        .await
     }
 
     /// Waits for news without counting as a request under way. The number of waits is bounded for each user or key and for

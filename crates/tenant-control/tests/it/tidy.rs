@@ -298,11 +298,11 @@ const SYSTEM_DOORS: &[(&str, &str, usize, &str)] = &[
     (
         "crates/analytics/src/fold/store.rs",
         "Jobs",
-        2,
+        3,
         "facts of all tenants are added up, and what is metered is written, together",
     ),
     ("crates/kernel/src/http/access.rs", "Platform", 1, "a platform operator reads the figures of all tenants"),
-    ("crates/tenant-control/src/cli/analytics.rs", "Cli", 1, "the operator adds up the figures of all tenants"),
+    ("crates/analytics/src/rebuild/store.rs", "Cli", 1, "the operator adds up the figures of all tenants"),
     (
         "crates/tenant-control/src/cli/serve.rs",
         "Startup",

@@ -1,8 +1,8 @@
 //! The figures of the tenant on `/overview`, as plots of the last days in UTC. `/api/analytics/tenant` has more of them, in
 //! other time zones and ranges.
 
+use analytics::families::{Families, Family};
 use analytics::report::{FigureReader, ReportRequest, TimeRange, read_families};
-use analytics::shown::{Families, Family};
 use kernel::auth::Scope;
 use kernel::base::{DAY_MS, Result, Timestamp};
 use kernel::http::Caller;
@@ -26,7 +26,8 @@ impl OverviewFigures {
     /// The page is there without its figures too, so that a failure to read them is not one of the page.
     pub async fn read(caller: &Caller) -> Self {
         let Ok(db) = caller.require(Scope::AnalyticsRead) else { return OverviewFigures::default() };
-        match plot_last_days(&db, caller.app().env.now()).await {
+        let now = caller.app().env.now();
+        match caller.calculate(async move { plot_last_days(&db, now).await }).await {
             Ok(plots) => OverviewFigures { may_read: true, has_failed: false, plots },
             Err(error) => {
                 tracing::warn!(%error, "failed to read the figures of the overview");
@@ -60,7 +61,7 @@ fn plot_families(families: &Families, bounds: &[i64]) -> Vec<Plot> {
         let of = |name, value| to_series(name, &tickets.series, value);
         let counts = [of("Created", |day| day.figures.created), of("Resolved", |day| day.figures.resolved)];
         plots.push(Plot::new(TICKETS, PlotKind::Bars, &days, &counts));
-        plots.push(Plot::new(BACKLOG, PlotKind::Lines, &days, &[of("Backlog", |day| day.figures.backlog)]));
+        plots.push(Plot::new(BACKLOG, PlotKind::Lines, &days, &[of("Open", |day| day.figures.open)]));
     }
     if let Some(devices) = &families.devices {
         let of = |name, value| to_series(name, &devices.series, value);

@@ -81,7 +81,7 @@ over_http! {
         make(&server, &acme, &json!({})).await;
         server.fold().await;
         let day = server.now();
-        server.advance(120 * DAY_MS);
+        server.advance(420 * DAY_MS);
         clean(&server).await;
         let range = format!("since={}&until={}&include=api_usage", day.plus_ms(-DAY_MS), day.plus_ms(5 * DAY_MS));
         let made = |figures: &Value| {

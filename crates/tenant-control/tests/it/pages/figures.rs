@@ -61,7 +61,7 @@ over_http! {
         assert_eq!(row(tickets, "2025-12-18"), [0, 0], "the first of thirty days");
         assert_eq!(tickets.matches("<th scope=\"row\">").count(), 30);
         let backlog = plot(&page, TITLES[1]);
-        assert!(backlog.contains("<polyline class=\"line\"") && backlog.contains("Backlog: 1 at last, at most 2 on 2026-01-15."), "{backlog}");
+        assert!(backlog.contains("<polyline class=\"line\"") && backlog.contains("Open: 1 at last, at most 2 on 2026-01-15."), "{backlog}");
         assert_eq!((row(backlog, "2026-01-14"), row(backlog, "2026-01-15"), row(backlog, "2026-01-16")), (vec![0], vec![2], vec![1]));
         let requests = row(plot(&page, TITLES[4]), "2026-01-15");
         assert!(requests[0] >= 2 && requests[1] == 0, "{requests:?}");
