@@ -1,28 +1,50 @@
 //! The answers of both routes: JSON, or a file.
 
+use std::marker::PhantomData;
+
 use axum::response::{IntoResponse, Response};
-use kernel::base::{Error, Result};
-use kernel::http::{Access, Ok200, ResponseDocs, Route, RowBatch, Streamed, Streamer};
+use kernel::base::Result;
+use kernel::http::{Access, Ok200, ResponseDocs, Route, Streamed, Streamer};
 use serde::Serialize;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr};
 use utoipa::{IntoResponses, ToSchema};
 
-use crate::csv;
-use crate::families::Families;
-use crate::report::ReportRequest;
+use crate::csv::FigureFile;
 
-pub enum AnalyticsAnswer<T> {
+/// What was asked for.
+pub enum Asked<T> {
     Figures(Box<T>),
-    File(Streamed),
+    File(FigureFile),
 }
 
-impl<T: Serialize> IntoResponse for AnalyticsAnswer<T> {
+pub struct AnalyticsAnswer<T> {
+    response: Response,
+    figures: PhantomData<T>,
+}
+
+impl<T> IntoResponse for AnalyticsAnswer<T> {
     fn into_response(self) -> Response {
-        match self {
-            AnalyticsAnswer::Figures(figures) => Ok200(*figures).into_response(),
-            AnalyticsAnswer::File(file) => file.into_response(),
-        }
+        self.response
     }
+}
+
+/// Calculates figures and writes them down, megabytes of them, where nobody else waits; a file is written page by page.
+pub async fn answer_asked<R: Route, T: Serialize + Send + 'static>(
+    caller: Access<R>,
+    streamer: Streamer,
+    calculate: impl Future<Output = Result<Asked<T>>> + Send + 'static,
+) -> Result<AnalyticsAnswer<T>> {
+    let written = async {
+        Ok(match calculate.await? {
+            Asked::Figures(figures) => Asked::Figures(Box::new(Ok200(*figures).into_response())),
+            Asked::File(file) => Asked::File(file),
+        })
+    };
+    let response = match caller.calculate(written).await? {
+        Asked::Figures(response) => *response,
+        Asked::File(file) => file.stream(caller, streamer).await?.into_response(),
+    };
+    Ok(AnalyticsAnswer { response, figures: PhantomData })
 }
 
 /// A file with `include=searches`.
@@ -47,21 +69,4 @@ impl<T: ToSchema> IntoResponses for AnalyticsAnswer<T> {
         }
         all
     }
-}
-
-/// The series as a file.
-pub async fn stream_rows<R: Route>(
-    caller: Access<R>,
-    streamer: Streamer,
-    families: &Families,
-    request: &ReportRequest,
-) -> Result<Streamed> {
-    let starts = request.bounds.split_last().map(|(_, starts)| starts).unwrap_or_default();
-    let (rows, encoding) = csv::to_rows(families, starts);
-    let mut rows = Some(rows);
-    let read = move |_: Option<()>| {
-        let rows = rows.take().ok_or_else(|| Error::internal("a file of one page is read once"));
-        async move { Ok(RowBatch { rows: rows?, next: None }) }
-    };
-    Ok(streamer.stream_rows(caller, encoding, read).await?.with_file_name("analytics"))
 }

@@ -7,7 +7,8 @@ use kernel::operations;
 use kernel::rules;
 
 use super::{PlatformAnalytics, store};
-use crate::answer::{AnalyticsAnswer, stream_rows};
+use crate::answer::{AnalyticsAnswer, Asked, answer_asked};
+use crate::csv::FigureFile;
 use crate::query::{FigureFormat, FigureQuery};
 use crate::report::read_families;
 use crate::rollups::store::FigureReader;
@@ -48,21 +49,18 @@ pub async fn read_platform_analytics(
     let PlatformQuery(query) = query.parse()?;
     let (interval, timezone, format) = (query.interval, query.timezone.clone(), query.format);
     let request = query.into_request(caller.app().env.now())?;
-    let read = async move {
+    let calculate = async move {
         let reader = FigureReader::Platform(&system);
         let families = read_families(reader, &request).await?;
         if format == FigureFormat::Csv {
-            return Ok((request, families, None));
+            return Ok(Asked::File(FigureFile::new(families, &request)));
         }
-        let (tenants, nodes) =
-            (store::read_tenants(reader, &system, &request).await?, store::list_nodes(&system).await?);
-        Ok((request, families, Some((tenants, nodes))))
+        let (tenants, top_tenants, growth) = store::read_tenants(reader, &system, &request).await?;
+        let nodes = store::list_nodes(&system).await?;
+        let (since, until) = request.moments();
+        let figures =
+            PlatformAnalytics { since, until, interval, timezone, tenants, top_tenants, growth, nodes, families };
+        Ok(Asked::Figures(Box::new(figures)))
     };
-    let (request, families, beside) = caller.calculate(read).await?;
-    let Some(((tenants, top_tenants, growth), nodes)) = beside else {
-        return stream_rows(caller, streamer, &families, &request).await.map(AnalyticsAnswer::File);
-    };
-    let (since, until) = request.moments();
-    let figures = PlatformAnalytics { since, until, interval, timezone, tenants, top_tenants, growth, nodes, families };
-    Ok(AnalyticsAnswer::Figures(Box::new(figures)))
+    answer_asked(caller, streamer, calculate).await
 }

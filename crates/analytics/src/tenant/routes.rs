@@ -7,7 +7,8 @@ use kernel::operations;
 use kernel::rules;
 
 use super::TenantAnalytics;
-use crate::answer::{AnalyticsAnswer, stream_rows};
+use crate::answer::{AnalyticsAnswer, Asked, answer_asked};
+use crate::csv::FigureFile;
 use crate::families::Family;
 use crate::query::{FigureFormat, FigureQuery};
 use crate::report::read_families;
@@ -54,15 +55,13 @@ pub async fn read_tenant_analytics(
     let AnalyticsQuery(query) = query.parse()?;
     let (interval, timezone, format) = (query.interval, query.timezone.clone(), query.format);
     let request = query.into_request(caller.app().env.now())?;
-    let read = async move {
+    let calculate = async move {
         let families = read_families(FigureReader::Tenant(&db), &request).await?;
-        Ok((families, request))
+        if format == FigureFormat::Csv {
+            return Ok(Asked::File(FigureFile::new(families, &request)));
+        }
+        let (since, until) = request.moments();
+        Ok(Asked::Figures(Box::new(TenantAnalytics { since, until, interval, timezone, families })))
     };
-    let (families, request) = caller.calculate(read).await?;
-    if format == FigureFormat::Csv {
-        return stream_rows(caller, streamer, &families, &request).await.map(AnalyticsAnswer::File);
-    }
-    let (since, until) = request.moments();
-    let figures = TenantAnalytics { since, until, interval, timezone, families };
-    Ok(AnalyticsAnswer::Figures(Box::new(figures)))
+    answer_asked(caller, streamer, calculate).await
 }
