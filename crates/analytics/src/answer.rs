@@ -14,7 +14,7 @@ use crate::csv::FigureFile;
 /// What was asked for.
 pub enum Asked<T> {
     Figures(Box<T>),
-    File(FigureFile),
+    File(Box<FigureFile>),
 }
 
 pub struct AnalyticsAnswer<T> {

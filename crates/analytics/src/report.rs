@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use figures::cells::{
     BORN, BORN_OPEN, CURRENCY, KEY, ORGANIZATION, PRIORITY, ROUTE, SPEND_BEFORE_CHANGE, SPEND_RATE, STATUS,
 };
-use figures::{Counts, Dimension, FigureSummary, Figures, Group};
+use figures::{Counts, Dimension, FigureSummary, Figures};
 use kernel::base::{Result, SECOND_MS, StringEnum, Timestamp};
 use tickets::{Priority, TicketStatus};
 
@@ -16,8 +16,8 @@ use crate::families::{
 };
 use crate::fold::store::OTHER_MEMBER;
 use crate::grain::{END_OF_TIME, Grain, START_OF_TIME, Span, cover_range};
-use crate::rollups::store::SummaryRow;
 pub use crate::rollups::store::{FigureReader, TimeRange};
+use crate::rollups::store::{StoredFigures, SummaryRow};
 use crate::shown::{ApiUsageAnalytics, Measured, Shown, Spend, TicketAnalytics, VmAnalytics};
 
 /// What is asked for.
@@ -124,7 +124,10 @@ async fn read_bucket_summaries(reader: FigureReader<'_>, bounds: &[i64]) -> Resu
     let mut summaries: HashMap<i64, FigureSummary> = whole.into_iter().map(|row| (row.start, row.summary)).collect();
     let bucket_of = |at: i64| bounds[bounds.partition_point(|bound| *bound <= at).saturating_sub(1)];
     let mut sums: BTreeMap<i64, Figures> = BTreeMap::new();
-    reader.add_sums(Dimension::NONE, parts.concat(), &mut sums, |start, _| bucket_of(start)).await?;
+    let add = |start, _: &str, stored: StoredFigures<'_>| {
+        sums.entry(bucket_of(start)).or_default().add_bytes(stored.summary, stored.samples)
+    };
+    reader.visit_sums(Dimension::NONE, parts.concat(), add).await?;
     summaries.extend(sums.into_iter().map(|(start, figures)| (start, figures.to_summary())));
     Ok(summaries)
 }
@@ -146,17 +149,18 @@ impl ReportSums {
 
 async fn read_tickets(reader: FigureReader<'_>, request: &ReportRequest, sums: &ReportSums) -> Result<TicketFamily> {
     let cohorts = reader.read_cohorts(request.read_range()).await?;
-    let born = |dimension, member: &str| {
-        cohorts.get(&Group::new(dimension, member)).map_or(0, |figures: &Figures| figures.count(BORN))
-    };
+    let born =
+        |dimension, member: &str| cohorts.get(dimension, member).map_or(0, |figures: &Figures| figures.count(BORN));
     let by_status = TicketStatus::ALL.iter().map(|status| (status.as_str().to_owned(), born(STATUS, status.as_str())));
     let by_priority =
         Priority::ALL.iter().map(|priority| (priority.as_str().to_owned(), born(PRIORITY, priority.as_str())));
+    let (by_status, by_priority) = (by_status.collect(), by_priority.collect());
     let mut by_organization: Vec<OrganizationTickets> = cohorts
-        .iter()
-        .filter(|(group, figures)| group.dimension == ORGANIZATION && figures.count(BORN) != 0)
-        .map(|(group, figures)| OrganizationTickets {
-            organization_id: Some(group.member.clone()).filter(|id| !id.is_empty()),
+        .into_members(ORGANIZATION)
+        .into_iter()
+        .filter(|(_, figures)| figures.count(BORN) != 0)
+        .map(|(organization, figures)| OrganizationTickets {
+            organization_id: Some(organization).filter(|id| !id.is_empty()),
             created: figures.count(BORN),
             open: figures.count(BORN_OPEN),
         })
@@ -164,8 +168,8 @@ async fn read_tickets(reader: FigureReader<'_>, request: &ReportRequest, sums: &
     by_organization.sort_by_key(|row| (std::cmp::Reverse(row.created), row.organization_id.clone()));
     let totals = TicketTotals {
         figures: sums.totals::<TicketAnalytics>(),
-        by_status: by_status.collect(),
-        by_priority: by_priority.collect(),
+        by_status,
+        by_priority,
         by_organization: (!matches!(reader, FigureReader::Platform(_))).then_some(by_organization),
     };
     Ok(TicketFamily { totals, series: sums.series(|start, figures| TicketBucket { start, figures }) })

@@ -1,7 +1,5 @@
 //! Figures as the API shows them. Each field says in a sentence what it counts; `docs/analytics.md` has the same by example.
 
-use std::collections::BTreeMap;
-
 use backups::posture::shown::percent_of;
 use figures::cells::{
     BACKUPS_FAILED, BACKUPS_MISSED, BACKUPS_SUCCEEDED, BACKUPS_WARNING, DELIVERED, DELIVERIES_FAILED, DELIVERY_LAG_MS,

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{Cell, Counts, Dimension, Fact, FigureSummary, Figures, Group, Samples};
+use super::{Cell, Counts, Dimension, Fact, FigureGroups, FigureSummary, Figures, Group, Samples};
 
 /// Bytes that are no figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,23 @@ fn write_number(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
+#[inline]
 fn read_number(bytes: &mut &[u8]) -> Read<u64> {
+    // Nearly all are as short as this.
+    match **bytes {
+        [first @ ..0x80, ref rest @ ..] => {
+            *bytes = rest;
+            Ok(u64::from(first))
+        }
+        [first, second @ ..0x80, ref rest @ ..] => {
+            *bytes = rest;
+            Ok(u64::from(first & 0x7f) | u64::from(second) << 7)
+        }
+        _ => read_long_number(bytes),
+    }
+}
+
+fn read_long_number(bytes: &mut &[u8]) -> Read<u64> {
     let (mut number, mut shift) = (0_u64, 0);
     loop {
         let byte = read_byte(bytes)?;
@@ -113,7 +129,9 @@ pub fn write_summary(bytes: &mut Vec<u8>, summary: &FigureSummary) {
     write_number(bytes, summary.percentiles.len() as u64);
     for (cell, thousandths) in &summary.percentiles {
         bytes.push(cell.0);
-        thousandths.iter().for_each(|value| write_signed(bytes, *value));
+        for value in thousandths {
+            write_signed(bytes, *value);
+        }
     }
 }
 
@@ -149,7 +167,9 @@ pub fn write_samples(bytes: &mut Vec<u8>, all: &[(Cell, Samples)]) {
         for (start, counts) in runs {
             write_number(bytes, (start - end) as u64);
             write_number(bytes, counts.len() as u64);
-            counts.iter().for_each(|count| write_number(bytes, *count));
+            for count in counts {
+                write_number(bytes, *count);
+            }
             end = start + counts.len();
         }
     }
@@ -183,10 +203,10 @@ fn write_figures(bytes: &mut Vec<u8>, figures: &Figures) {
     write_samples(bytes, &figures.samples);
 }
 
-fn read_figures(bytes: &mut &[u8]) -> Read<Figures> {
-    let mut figures = Figures { counts: read_counts(bytes)?, ..Figures::default() };
-    add_samples(bytes, &mut figures)?;
-    Ok(figures)
+/// Adds what `write_figures` wrote.
+fn add_figures(bytes: &mut &[u8], figures: &mut Figures) -> Read<()> {
+    figures.counts.add_counts(&read_counts(bytes)?);
+    add_samples(bytes, figures)
 }
 
 /// Figures by group, such as those of a fact.
@@ -201,19 +221,27 @@ pub fn entries_to_bytes(entries: &[(Group, Figures)]) -> Vec<u8> {
     })
 }
 
-pub fn entries_from_bytes(bytes: &[u8]) -> Read<Vec<(Group, Figures)>> {
+pub fn entries_from_bytes(mut bytes: &[u8]) -> Read<Vec<(Group, Figures)>> {
     let mut entries = Vec::new();
-    visit_entries(bytes, |dimension, member, figures| entries.push((Group::new(dimension, member), figures)))?;
+    read_all(&mut bytes, |bytes| {
+        for _ in 0..read_length(bytes)? {
+            let group = Group::new(Dimension(read_byte(bytes)?), read_text(bytes)?);
+            let mut figures = Figures::default();
+            add_figures(bytes, &mut figures)?;
+            entries.push((group, figures));
+        }
+        Ok(())
+    })?;
     Ok(entries)
 }
 
-/// Reads entries without a copy of their members: an answer reads tens of thousands.
-pub fn visit_entries<'a>(mut bytes: &'a [u8], mut visit: impl FnMut(Dimension, &'a str, Figures)) -> Read<()> {
-    for _ in 0..read_length(&mut bytes)? {
-        let (dimension, member) = (Dimension(read_byte(&mut bytes)?), read_text(&mut bytes)?);
-        visit(dimension, member, read_figures(&mut bytes)?);
+/// Adds entries to groups.
+pub fn add_entries(bytes: &mut &[u8], groups: &mut FigureGroups) -> Read<()> {
+    for _ in 0..read_length(bytes)? {
+        let (dimension, member) = (Dimension(read_byte(bytes)?), read_text(bytes)?);
+        groups.add_with(dimension, member, |figures| add_figures(bytes, figures))?;
     }
-    if bytes.is_empty() { Ok(()) } else { Err(Undecodable) }
+    Ok(())
 }
 
 impl Fact {

@@ -8,10 +8,12 @@
 pub mod cells;
 mod codec;
 mod fact;
+mod groups;
 mod samples;
 
-pub use codec::{Undecodable, entries_from_bytes, entries_to_bytes, visit_entries};
+pub use codec::{Undecodable, entries_from_bytes, entries_to_bytes};
 pub use fact::{Fact, Group};
+pub use groups::FigureGroups;
 pub use samples::{EXACT_MAX, RELATIVE_ERROR, Samples};
 
 /// A count or a distribution, by the number under which it is stored.
@@ -59,9 +61,21 @@ impl Counts {
     }
 
     pub fn add_counts(&mut self, other: &Counts) {
+        let mut from = 0;
         for (cell, by) in other.iter() {
-            self.add_count(cell, by);
+            from = self.add_count_from(from, cell, by);
         }
+        self.0.retain(|(_, count)| *count != 0);
+    }
+
+    /// Adds to a cell that is not before this place, and returns its place. A count of zero may remain.
+    fn add_count_from(&mut self, from: usize, cell: Cell, by: i64) -> usize {
+        let at = from + self.0[from..].iter().take_while(|(other, _)| *other < cell).count();
+        match self.0.get_mut(at).filter(|(other, _)| *other == cell) {
+            Some((_, count)) => *count = count.saturating_add(by),
+            None => self.0.insert(at, (cell, by)),
+        }
+        at
     }
 }
 

@@ -199,6 +199,9 @@ pub struct CohortKey {
 /// The figures of a row of `cohorts`.
 pub type CohortSums = BTreeMap<Group, Figures>;
 
+/// A row of `rollups` that has been asked for: its summary, and its samples.
+type PendingSum = PendingRows<(Vec<u8>, Vec<u8>)>;
+
 /// What a batch adds to each row.
 #[derive(Default)]
 pub struct Sums {
@@ -284,8 +287,7 @@ impl Sums {
     /// Adds the sums to the rows. All rows are asked for before the first is awaited.
     pub async fn save(mut self, tx: &mut Tx) -> Result<()> {
         self.limit_members(tx).await?;
-        let mut rows: Vec<(PendingRows<(Vec<u8>, Vec<u8>)>, RollupKey, Figures)> =
-            Vec::with_capacity(self.rollups.len());
+        let mut rows: Vec<(PendingSum, RollupKey, Figures)> = Vec::with_capacity(self.rollups.len());
         for (key, figures) in self.rollups {
             rows.push((tx.defer_query(ROLLUP, key.to_values()).await?, key, figures));
         }

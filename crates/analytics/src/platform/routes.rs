@@ -53,7 +53,7 @@ pub async fn read_platform_analytics(
         let reader = FigureReader::Platform(&system);
         let families = read_families(reader, &request).await?;
         if format == FigureFormat::Csv {
-            return Ok(Asked::File(FigureFile::new(families, &request)));
+            return Ok(Asked::File(Box::new(FigureFile::new(families, &request))));
         }
         let (tenants, top_tenants, growth) = store::read_tenants(reader, &system, &request).await?;
         let nodes = store::list_nodes(&system).await?;
@@ -62,5 +62,5 @@ pub async fn read_platform_analytics(
             PlatformAnalytics { since, until, interval, timezone, tenants, top_tenants, growth, nodes, families };
         Ok(Asked::Figures(Box::new(figures)))
     };
-    answer_asked(caller, streamer, calculate).await
+    answer_asked(caller, streamer, Box::pin(calculate)).await
 }

@@ -1,12 +1,12 @@
 //! SQL that reads sums, and the facts at the ends of a range that no sum ends at.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use figures::cells::{CURRENCY, KEY, ROUTE, TENANT};
-use figures::{Counts, Dimension, FigureSummary, Figures, Group, entries_from_bytes, visit_entries};
+use figures::{Counts, Dimension, FigureGroups, FigureSummary, Figures, Group, Undecodable, entries_from_bytes};
 use kernel::args;
 use kernel::base::{Error, Result};
-use kernel::store::{Db, FactRetention, FromRow, Param};
+use kernel::store::{Db, FactRetention, Param, Row};
 
 use crate::fold::store::{BIRTH_GRAINS, MEMBER_HOURS_MS, PLATFORM, change_grains, grains_of};
 use crate::grain::{END_OF_TIME, Grain, START_OF_TIME, Span, cover_range, join_spans};
@@ -68,15 +68,20 @@ impl<'a> FigureReader<'a> {
         }
     }
 
-    async fn list<T: FromRow>(self, sql: &str, values: &[&dyn Param]) -> Result<Vec<T>> {
+    async fn visit(
+        self,
+        sql: &str,
+        values: &[&dyn Param],
+        each: impl FnMut(&Row<'_>) -> Result<()> + Send,
+    ) -> Result<()> {
         let tenant = match self {
-            FigureReader::Tenant(db) => return db.list(sql, values).await,
+            FigureReader::Tenant(db) => return db.visit(sql, values, each).await,
             FigureReader::Platform(_) => PLATFORM,
             FigureReader::TenantOfPlatform(_, tenant) => tenant,
         };
         let with_tenant: Vec<&dyn Param> =
             std::iter::once(&tenant as &dyn Param).chain(values.iter().copied()).collect();
-        self.db().list(sql, &with_tenant).await
+        self.db().visit(sql, &with_tenant, each).await
     }
 
     /// The reader of one tenant's figures, for the platform's operator.
@@ -111,40 +116,38 @@ impl<'a> FigureReader<'a> {
         let mut rows = Vec::new();
         for Span { grain, start, end } in join_spans(spans) {
             let values = args![i64::from(dimension.0), grain.minutes(), start, end];
-            let read: Vec<(i64, String, Vec<u8>)> = self.list(SUMMARIES, values).await?;
-            rows.reserve(read.len());
-            for (start, member, summary) in read {
-                let summary = FigureSummary::from_bytes(&summary).map_err(Error::internal)?;
-                rows.push(SummaryRow { start, member, summary });
-            }
+            let each = |row: &Row<'_>| {
+                let summary = FigureSummary::from_bytes(row.get_bytes(2)?).map_err(Error::internal)?;
+                rows.push(SummaryRow { start: row.get(0)?, member: row.get(1)?, summary });
+                Ok(())
+            };
+            self.visit(SUMMARIES, values, each).await?;
         }
         rows.sort_by_key(|row| row.start);
         Ok(rows)
     }
 
-    /// Adds the sums of these spans up, each to what `key` says of its start and member.
-    pub async fn add_sums<K: Ord>(
+    /// Calls `add` for each sum of these spans with its start, its member, and its figures as bytes.
+    pub async fn visit_sums(
         self,
         dimension: Dimension,
         spans: Vec<Span>,
-        sums: &mut BTreeMap<K, Figures>,
-        key: impl Fn(i64, String) -> K,
+        mut add: impl FnMut(i64, &str, StoredFigures<'_>) -> Result<(), Undecodable> + Send,
     ) -> Result<()> {
         for Span { grain, start, end } in join_spans(spans) {
             let values = args![i64::from(dimension.0), grain.minutes(), start, end];
-            let rows: Vec<(i64, String, Vec<u8>, Vec<u8>)> = self.list(SUMS, values).await?;
-            for (start, member, summary, samples) in rows {
-                let sum = sums.entry(key(start, member)).or_default();
-                sum.add_bytes(&summary, &samples).map_err(Error::internal)?;
-            }
+            let each = |row: &Row<'_>| {
+                let stored = StoredFigures { summary: row.get_bytes(2)?, samples: row.get_bytes(3)? };
+                add(row.get(0)?, row.get_text(1)?, stored).map_err(Error::internal)
+            };
+            self.visit(SUMS, values, each).await?;
         }
         Ok(())
     }
 
     /// What is not broken down, of exactly this range.
     pub async fn read_range(self, range: TimeRange) -> Result<Figures> {
-        let mut groups = self.read_groups(Dimension::NONE, range).await?;
-        Ok(groups.remove("").unwrap_or_default())
+        Ok(self.read_groups(Dimension::NONE, range).await?.remove("").unwrap_or_default())
     }
 
     /// By member of a dimension, of exactly this range; where its facts are gone, from the start of a sum to that of another, so
@@ -153,21 +156,24 @@ impl<'a> FigureReader<'a> {
         let (since, until) = (self.align(dimension, range.since), self.align(dimension, range.until));
         let range = TimeRange { since, until };
         let spans = cover_range(since, until, grains_of(dimension));
-        let mut groups: BTreeMap<String, Figures> = BTreeMap::new();
+        let mut groups = FigureGroups::default();
         for edge in edges_of(range, &spans) {
             for fact in self.read_facts(edge).await? {
                 for (group, figures) in fact.entries {
                     // A fact does not name its tenant, because it has one.
                     if dimension == TENANT && group == Group::ALL {
-                        groups.entry(fact.tenant.clone()).or_default().add_figures(&figures);
+                        groups.add_with(TENANT, &fact.tenant, |sum| sum.add_figures(&figures));
                     } else if group.dimension == dimension {
-                        groups.entry(group.member).or_default().add_figures(&figures);
+                        groups.add_with(dimension, &group.member, |sum| sum.add_figures(&figures));
                     }
                 }
             }
         }
-        self.add_sums(dimension, spans, &mut groups, |_, member| member).await?;
-        Ok(groups)
+        let add = |_, member: &str, stored: StoredFigures<'_>| {
+            groups.add_with(dimension, member, |sum| sum.add_bytes(stored.summary, stored.samples))
+        };
+        self.visit_sums(dimension, spans, add).await?;
+        Ok(groups.into_members(dimension))
     }
 
     /// Before this facts of records may be gone. They are deleted some time after they expire.
@@ -190,15 +196,17 @@ impl<'a> FigureReader<'a> {
 
     /// The facts of a range shorter than any sum.
     async fn read_facts(self, range: TimeRange) -> Result<Vec<ReadFact>> {
-        let values = args![range.since, range.until];
-        let rows: Vec<(String, i64, Vec<u8>)> = match self {
-            FigureReader::Platform(db) => db.list(PLATFORM_FACTS, values).await?,
-            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => self.list(FACTS, values).await?,
+        let (values, mut facts) = (args![range.since, range.until], Vec::new());
+        let each = |row: &Row<'_>| {
+            let entries = entries_from_bytes(row.get_bytes(2)?).map_err(Error::internal)?;
+            facts.push(ReadFact { tenant: row.get(0)?, at: row.get(1)?, entries });
+            Ok(())
         };
-        let read = |(tenant, at, body): (String, i64, Vec<u8>)| {
-            Ok(ReadFact { tenant, at, entries: entries_from_bytes(&body).map_err(Error::internal)? })
-        };
-        rows.into_iter().map(read).collect()
+        match self {
+            FigureReader::Platform(db) => db.visit(PLATFORM_FACTS, values, each).await?,
+            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => self.visit(FACTS, values, each).await?,
+        }
+        Ok(facts)
     }
 
     /// Changes of rates by currency since the beginning, in the order of time: one by one in the quarters of an hour of these
@@ -235,54 +243,75 @@ impl<'a> FigureReader<'a> {
 
     /// Of the records that were created in a range, how they stood at its end; when the facts of then are gone, at the end of its
     /// hour.
-    pub async fn read_cohorts(self, born: TimeRange) -> Result<BTreeMap<Group, Figures>> {
+    pub async fn read_cohorts(self, born: TimeRange) -> Result<FigureGroups> {
         let until = born.until;
         let has_facts = until >= self.facts_kept_since();
         let day = Grain::Day.floor(until);
         let hour = if has_facts { Grain::Hour.floor(until) } else { Grain::Hour.ceil(until) };
         let spans = cover_range(born.since, until, &BIRTH_GRAINS);
-        let mut bodies: Vec<Vec<u8>> = Vec::new();
+        let mut sums = FigureGroups::default();
+        let mut add = |row: &Row<'_>| sums.add_bytes(row.get_bytes(0)?).map_err(Error::internal);
         for edge in edges_of(born, &spans) {
-            bodies.extend(self.read_by_birth(edge, TimeRange { since: START_OF_TIME, until }).await?);
+            self.visit_by_birth(edge, TimeRange { since: START_OF_TIME, until }, &mut add).await?;
         }
         for Span { grain, start, end } in &spans {
             let (born, minutes) = (TimeRange { since: *start, until: *end }, grain.minutes());
             if change_grains(*grain).contains(&Grain::Hour) {
-                bodies.extend(self.list::<Vec<u8>>(COHORT_DAYS, args![minutes, start, end, day]).await?);
+                self.visit(COHORT_DAYS, args![minutes, start, end, day], &mut add).await?;
                 if day < hour {
-                    bodies.extend(self.list::<Vec<u8>>(COHORT_HOURS, args![minutes, start, end, day, hour]).await?);
+                    self.visit(COHORT_HOURS, args![minutes, start, end, day, hour], &mut add).await?;
                 }
                 if hour < until {
-                    bodies.extend(self.read_born(born, TimeRange { since: hour, until }).await?);
+                    self.visit_born(born, TimeRange { since: hour, until }, &mut add).await?;
                 }
             } else if has_facts {
-                bodies.extend(self.list::<Vec<u8>>(COHORT_DAYS, args![minutes, start, end, day]).await?);
-                bodies.extend(self.read_by_birth(born, TimeRange { since: day, until }).await?);
+                self.visit(COHORT_DAYS, args![minutes, start, end, day], &mut add).await?;
+                self.visit_by_birth(born, TimeRange { since: day, until }, &mut add).await?;
             } else {
                 let day = Grain::Day.ceil(until);
-                bodies.extend(self.list::<Vec<u8>>(COHORT_DAYS, args![minutes, start, end, day]).await?);
+                self.visit(COHORT_DAYS, args![minutes, start, end, day], &mut add).await?;
             }
         }
-        add_up_cohorts(&bodies)
+        Ok(sums)
     }
 
     /// The facts of a range of the records that were created in another.
-    async fn read_born(self, born: TimeRange, at: TimeRange) -> Result<Vec<Vec<u8>>> {
+    async fn visit_born(
+        self,
+        born: TimeRange,
+        at: TimeRange,
+        each: impl FnMut(&Row<'_>) -> Result<()> + Send,
+    ) -> Result<()> {
         let values = args![at.since, at.until, born.since, born.until];
         match self {
-            FigureReader::Platform(db) => db.list(PLATFORM_FACTS_OF_BORN, values).await,
-            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => self.list(FACTS_OF_BORN, values).await,
+            FigureReader::Platform(db) => db.visit(PLATFORM_FACTS_OF_BORN, values, each).await,
+            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => {
+                self.visit(FACTS_OF_BORN, values, each).await
+            }
         }
     }
 
     /// The same, where few records were created.
-    async fn read_by_birth(self, born: TimeRange, at: TimeRange) -> Result<Vec<Vec<u8>>> {
+    async fn visit_by_birth(
+        self,
+        born: TimeRange,
+        at: TimeRange,
+        each: impl FnMut(&Row<'_>) -> Result<()> + Send,
+    ) -> Result<()> {
         let values = args![born.since, born.until, at.since, at.until];
         match self {
-            FigureReader::Platform(db) => db.list(PLATFORM_FACTS_BY_BIRTH, values).await,
-            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => self.list(FACTS_BY_BIRTH, values).await,
+            FigureReader::Platform(db) => db.visit(PLATFORM_FACTS_BY_BIRTH, values, each).await,
+            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => {
+                self.visit(FACTS_BY_BIRTH, values, each).await
+            }
         }
     }
+}
+
+/// The figures of a row of sums as they are stored.
+pub struct StoredFigures<'a> {
+    pub summary: &'a [u8],
+    pub samples: &'a [u8],
 }
 
 /// A fact that is kept.
@@ -298,18 +327,4 @@ fn edges_of(range: TimeRange, spans: &[Span]) -> Vec<TimeRange> {
     let edges =
         [TimeRange { since: range.since, until: first.start }, TimeRange { since: last.end, until: range.until }];
     edges.into_iter().filter(|edge| edge.since < edge.until).collect()
-}
-
-/// The sums of all figures of cohorts.
-fn add_up_cohorts(bodies: &[Vec<u8>]) -> Result<BTreeMap<Group, Figures>> {
-    let mut sums: HashMap<(Dimension, &str), Figures> = HashMap::new();
-    for body in bodies {
-        let add = |dimension: Dimension, member, figures: Figures| {
-            if dimension.is_of_cohorts() {
-                sums.entry((dimension, member)).or_default().add_figures(&figures);
-            }
-        };
-        visit_entries(body, add).map_err(Error::internal)?;
-    }
-    Ok(sums.into_iter().map(|((dimension, member), figures)| (Group::new(dimension, member), figures)).collect())
 }

@@ -58,10 +58,10 @@ pub async fn read_tenant_analytics(
     let calculate = async move {
         let families = read_families(FigureReader::Tenant(&db), &request).await?;
         if format == FigureFormat::Csv {
-            return Ok(Asked::File(FigureFile::new(families, &request)));
+            return Ok(Asked::File(Box::new(FigureFile::new(families, &request))));
         }
         let (since, until) = request.moments();
         Ok(Asked::Figures(Box::new(TenantAnalytics { since, until, interval, timezone, families })))
     };
-    answer_asked(caller, streamer, calculate).await
+    answer_asked(caller, streamer, Box::pin(calculate)).await
 }

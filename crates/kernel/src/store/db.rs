@@ -163,6 +163,16 @@ impl Db {
         Ok(found)
     }
 
+    /// Calls `each` for all rows of a query, which adds them up instead of keeping them.
+    pub async fn visit(
+        &self,
+        sql: &str,
+        args: Args<'_>,
+        mut each: impl FnMut(&Row<'_>) -> Result<()> + Send,
+    ) -> Result<()> {
+        self.query_each(sql, args, &mut each).await
+    }
+
     async fn query_each(&self, sql: &str, args: Args<'_>, each: RowCallback<'_>) -> Result<()> {
         self.env().statements.add_one();
         match self.store.backend() {

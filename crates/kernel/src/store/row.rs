@@ -35,6 +35,28 @@ impl<'a> Row<'a> {
         self.get(columns.saturating_sub(1))
     }
 
+    /// The bytes of a column, without a copy.
+    pub fn get_bytes(&self, index: usize) -> Result<&'a [u8]> {
+        match self.0 {
+            EngineRow::Sqlite(row) => {
+                let bytes = row.get_ref(index).map_err(|error| unreadable_column(index, error))?;
+                bytes.as_blob().map_err(|error| unreadable_column(index, error))
+            }
+            EngineRow::Postgres(row) => row.try_get(index).map_err(|error| unreadable_column(index, error)),
+        }
+    }
+
+    /// The text of a column, without a copy.
+    pub fn get_text(&self, index: usize) -> Result<&'a str> {
+        match self.0 {
+            EngineRow::Sqlite(row) => {
+                let text = row.get_ref(index).map_err(|error| unreadable_column(index, error))?;
+                text.as_str().map_err(|error| unreadable_column(index, error))
+            }
+            EngineRow::Postgres(row) => row.try_get(index).map_err(|error| unreadable_column(index, error)),
+        }
+    }
+
     /// The column at `index`, counted from 0 in the order of the SELECT.
     ///
     /// A column of another type is a bug in the statement, so it is an internal error.

@@ -64,7 +64,7 @@ pub(super) fn open_writer(path: &Path, options: &StoreOptions) -> Result<SqliteC
 /// Opens a connection that can only read. The file exists, because the writer was opened first.
 pub(super) fn open_reader(path: &Path, wait_max: Duration) -> Result<SqliteConnection> {
     let connection = open_connection(path, wait_max)?;
-    connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -8192;").map_err(map_sqlite_error)?;
+    connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -16384;").map_err(map_sqlite_error)?;
     Ok(connection.into())
 }
 
