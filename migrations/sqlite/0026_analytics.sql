@@ -11,6 +11,8 @@ CREATE TABLE facts_queue (
     body BLOB NOT NULL
 ) STRICT;
 
+-- Rows of this file have kilobytes: without rowid, a search would read whole rows on its way.
+
 -- Facts that have been added up. They are read for the parts of a quarter of an hour at the ends of a range, and to add up again.
 CREATE TABLE facts (
     tenant_id TEXT NOT NULL,
@@ -20,7 +22,7 @@ CREATE TABLE facts (
     expires_at INTEGER NOT NULL,
     body BLOB NOT NULL,
     PRIMARY KEY (tenant_id, at, id)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX facts_by_expiry ON facts (expires_at);
 -- Of records that are also counted by when they were created.
 CREATE INDEX facts_of_born ON facts (tenant_id, at, born_at) WHERE born_at IS NOT NULL;
@@ -37,7 +39,7 @@ CREATE TABLE rollups (
     summary BLOB NOT NULL,
     samples BLOB NOT NULL,
     PRIMARY KEY (tenant_id, dimension, grain, start, member)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 -- Hours of what is broken down, which are not kept for good.
 CREATE INDEX rollups_of_members ON rollups (start) WHERE grain = 60 AND dimension <> 0 AND dimension < 4;
 
@@ -51,7 +53,7 @@ CREATE TABLE cohorts (
     changed_at INTEGER NOT NULL,
     body BLOB NOT NULL,
     PRIMARY KEY (tenant_id, grain, change_grain, start, changed_at)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX cohorts_by_change ON cohorts (tenant_id, change_grain, grain, changed_at, start);
 
 -- What the platform tells of its nodes.
