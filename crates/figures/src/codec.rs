@@ -235,11 +235,35 @@ pub fn entries_from_bytes(mut bytes: &[u8]) -> Read<Vec<(Group, Figures)>> {
     Ok(entries)
 }
 
-/// Adds entries to groups.
-pub fn add_entries(bytes: &mut &[u8], groups: &mut FigureGroups) -> Read<()> {
+/// Adds the entries of some dimensions to groups.
+pub fn add_entries(bytes: &mut &[u8], groups: &mut FigureGroups, keep: impl Fn(Dimension) -> bool) -> Read<()> {
     for _ in 0..read_length(bytes)? {
         let (dimension, member) = (Dimension(read_byte(bytes)?), read_text(bytes)?);
-        groups.add_with(dimension, member, |figures| add_figures(bytes, figures))?;
+        if keep(dimension) {
+            groups.add_with(dimension, member, |figures| add_figures(bytes, figures))?;
+        } else {
+            skip_figures(bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn skip_figures(bytes: &mut &[u8]) -> Read<()> {
+    for _ in 0..read_length(bytes)? {
+        read_byte(bytes)?;
+        read_number(bytes)?;
+    }
+    for _ in 0..read_length(bytes)? {
+        read_byte(bytes)?;
+        for _ in 0..read_length(bytes)? {
+            read_number(bytes)?;
+        }
+        for _ in 0..read_length(bytes)? {
+            read_number(bytes)?;
+            for _ in 0..read_length(bytes)? {
+                read_number(bytes)?;
+            }
+        }
     }
     Ok(())
 }
@@ -284,8 +308,13 @@ mod tests {
                     prop_assert!((shown.unwrap_or_default() - exact.unwrap_or_default()).abs() <= 0.001 + exact.unwrap_or_default() * 1e-9);
                 }
             }
-            let entries = vec![(Group::ALL, figures.clone()), (Group::new(Dimension(7), member), figures)];
-            prop_assert_eq!(entries_from_bytes(&entries_to_bytes(&entries)), Ok(entries));
+            let entries = vec![(Group::ALL, figures.clone()), (Group::new(Dimension(7), member.as_str()), figures.clone())];
+            let bytes = entries_to_bytes(&entries);
+            prop_assert_eq!(entries_from_bytes(&bytes), Ok(entries));
+            let mut groups = FigureGroups::default();
+            groups.add_bytes_of(&bytes, |dimension| dimension == Dimension(7)).map_err(|_| TestCaseError::fail("unreadable"))?;
+            prop_assert_eq!(groups.get(Dimension(7), &member), Some(&figures));
+            prop_assert_eq!(groups.get(Dimension::NONE, ""), None);
         }
 
         #[test]

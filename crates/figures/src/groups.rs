@@ -18,9 +18,9 @@ impl FigureGroups {
         add(members.entry(member.to_owned()).or_default())
     }
 
-    /// Adds what [`entries_to_bytes`](crate::entries_to_bytes) made.
-    pub fn add_bytes(&mut self, mut bytes: &[u8]) -> Result<(), Undecodable> {
-        codec::read_all(&mut bytes, |bytes| codec::add_entries(bytes, self))
+    /// Adds what [`entries_to_bytes`](crate::entries_to_bytes) made, of some dimensions.
+    pub fn add_bytes_of(&mut self, mut bytes: &[u8], keep: impl Fn(Dimension) -> bool) -> Result<(), Undecodable> {
+        codec::read_all(&mut bytes, |bytes| codec::add_entries(bytes, self, keep))
     }
 
     pub fn get(&self, dimension: Dimension, member: &str) -> Option<&Figures> {

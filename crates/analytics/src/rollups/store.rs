@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use figures::cells::{CURRENCY, KEY, ROUTE, TENANT};
-use figures::{Counts, Dimension, FigureGroups, FigureSummary, Figures, Group, Undecodable, entries_from_bytes};
+use figures::{Counts, Dimension, FigureGroups, FigureSummary, Figures, Undecodable};
 use kernel::args;
 use kernel::base::{Error, Result};
 use kernel::store::{Db, FactRetention, Param, Row};
@@ -20,7 +20,8 @@ kernel::statements! {
     /// The same of all tenants, along the key of each.
     PLATFORM_FACTS = "SELECT f.tenant_id, f.at, f.body FROM tenants t CROSS JOIN facts f
         WHERE f.tenant_id = t.id AND f.at >= $1 AND f.at < $2";
-    COHORT_DAYS = "SELECT body FROM cohorts WHERE tenant_id = $1 AND grain = $2 AND change_grain = 1440
+    /// Along the key: there are more changes than births.
+    COHORT_DAYS = "SELECT body FROM cohorts /* INDEXED BY sqlite_autoindex_cohorts_1 */ WHERE tenant_id = $1 AND grain = $2 AND change_grain = 1440
         AND start >= $3 AND start < $4 AND changed_at < $5";
     COHORT_HOURS = "SELECT body FROM cohorts /* INDEXED BY cohorts_by_change */ WHERE tenant_id = $1 AND grain = $2
         AND change_grain = 60 AND start >= $3 AND start < $4 AND changed_at >= $5 AND changed_at < $6";
@@ -96,15 +97,12 @@ impl<'a> FigureReader<'a> {
     pub async fn read_level(self, until: i64) -> Result<Counts> {
         let range = TimeRange { since: START_OF_TIME, until: self.align(Dimension::NONE, until) };
         let spans = cover_range(range.since, range.until, &Grain::ALL);
-        let mut level = Counts::default();
+        let mut facts = FigureGroups::default();
         for edge in edges_of(range, &spans) {
-            for fact in self.read_facts(edge).await? {
-                fact.entries
-                    .iter()
-                    .filter(|(group, _)| *group == Group::ALL)
-                    .for_each(|(_, figures)| level.add_counts(figures.counts()));
-            }
+            let add = |row: &Row<'_>| add_fact(&mut facts, Dimension::NONE, row);
+            self.visit_facts(edge, add).await?;
         }
+        let mut level = facts.get(Dimension::NONE, "").map(Figures::counts).cloned().unwrap_or_default();
         for row in self.read_summaries(Dimension::NONE, spans).await? {
             level.add_counts(&row.summary.counts);
         }
@@ -158,16 +156,7 @@ impl<'a> FigureReader<'a> {
         let spans = cover_range(since, until, grains_of(dimension));
         let mut groups = FigureGroups::default();
         for edge in edges_of(range, &spans) {
-            for fact in self.read_facts(edge).await? {
-                for (group, figures) in fact.entries {
-                    // A fact does not name its tenant, because it has one.
-                    if dimension == TENANT && group == Group::ALL {
-                        groups.add_with(TENANT, &fact.tenant, |sum| sum.add_figures(&figures));
-                    } else if group.dimension == dimension {
-                        groups.add_with(dimension, &group.member, |sum| sum.add_figures(&figures));
-                    }
-                }
-            }
+            self.visit_facts(edge, |row| add_fact(&mut groups, dimension, row)).await?;
         }
         let add = |_, member: &str, stored: StoredFigures<'_>| {
             groups.add_with(dimension, member, |sum| sum.add_bytes(stored.summary, stored.samples))
@@ -194,19 +183,13 @@ impl<'a> FigureReader<'a> {
         }
     }
 
-    /// The facts of a range shorter than any sum.
-    async fn read_facts(self, range: TimeRange) -> Result<Vec<ReadFact>> {
-        let (values, mut facts) = (args![range.since, range.until], Vec::new());
-        let each = |row: &Row<'_>| {
-            let entries = entries_from_bytes(row.get_bytes(2)?).map_err(Error::internal)?;
-            facts.push(ReadFact { tenant: row.get(0)?, at: row.get(1)?, entries });
-            Ok(())
-        };
+    /// The facts of a range shorter than any sum, each with its tenant and its time.
+    async fn visit_facts(self, range: TimeRange, each: impl FnMut(&Row<'_>) -> Result<()> + Send) -> Result<()> {
+        let values = args![range.since, range.until];
         match self {
-            FigureReader::Platform(db) => db.visit(PLATFORM_FACTS, values, each).await?,
-            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => self.visit(FACTS, values, each).await?,
+            FigureReader::Platform(db) => db.visit(PLATFORM_FACTS, values, each).await,
+            FigureReader::Tenant(_) | FigureReader::TenantOfPlatform(..) => self.visit(FACTS, values, each).await,
         }
-        Ok(facts)
     }
 
     /// Changes of rates by currency since the beginning, in the order of time: one by one in the quarters of an hour of these
@@ -225,15 +208,15 @@ impl<'a> FigureReader<'a> {
                 continue;
             }
             end = quarter.until;
-            for fact in self.read_facts(quarter).await? {
-                changes.extend(fact.entries.into_iter().filter(|(group, _)| group.dimension == CURRENCY).map(
-                    |(group, figures)| SummaryRow {
-                        start: fact.at,
-                        member: group.member,
-                        summary: figures.to_summary(),
-                    },
-                ));
-            }
+            let add = |row: &Row<'_>| {
+                let (start, mut groups) = (row.get(1)?, FigureGroups::default());
+                add_fact(&mut groups, CURRENCY, row)?;
+                let change =
+                    |(member, figures): (String, Figures)| SummaryRow { start, member, summary: figures.to_summary() };
+                changes.extend(groups.into_members(CURRENCY).into_iter().map(change));
+                Ok(())
+            };
+            self.visit_facts(quarter, add).await?;
         }
         spans.extend(cover_range(end, END_OF_TIME, &Grain::ALL));
         changes.extend(self.read_summaries(CURRENCY, spans).await?);
@@ -250,7 +233,8 @@ impl<'a> FigureReader<'a> {
         let hour = if has_facts { Grain::Hour.floor(until) } else { Grain::Hour.ceil(until) };
         let spans = cover_range(born.since, until, &BIRTH_GRAINS);
         let mut sums = FigureGroups::default();
-        let mut add = |row: &Row<'_>| sums.add_bytes(row.get_bytes(0)?).map_err(Error::internal);
+        let mut add =
+            |row: &Row<'_>| sums.add_bytes_of(row.get_bytes(0)?, Dimension::is_of_cohorts).map_err(Error::internal);
         for edge in edges_of(born, &spans) {
             self.visit_by_birth(edge, TimeRange { since: START_OF_TIME, until }, &mut add).await?;
         }
@@ -314,11 +298,19 @@ pub struct StoredFigures<'a> {
     pub samples: &'a [u8],
 }
 
-/// A fact that is kept.
-struct ReadFact {
-    tenant: String,
-    at: i64,
-    entries: Vec<(Group, Figures)>,
+/// Adds what a fact contributes to a dimension.
+fn add_fact(groups: &mut FigureGroups, dimension: Dimension, row: &Row<'_>) -> Result<()> {
+    let body = row.get_bytes(2)?;
+    if dimension != TENANT {
+        return groups.add_bytes_of(body, |other| other == dimension).map_err(Error::internal);
+    }
+    // A fact does not name its tenant, because it has one.
+    let mut all = FigureGroups::default();
+    all.add_bytes_of(body, |other| other == Dimension::NONE).map_err(Error::internal)?;
+    if let Some(figures) = all.get(Dimension::NONE, "") {
+        groups.add_with(TENANT, row.get_text(0)?, |sum| sum.add_figures(figures));
+    }
+    Ok(())
 }
 
 /// What the spans leave out at the ends of a range.
