@@ -1,0 +1,85 @@
+//! What means something else here than in RE2, and what RE2 does not have, is refused.
+
+use regex_syntax::ast::parse::ParserBuilder;
+use regex_syntax::ast::{self, Ast, ClassSetBinaryOpKind, ClassSetItem, Flag, FlagsItemKind, Visitor};
+
+use super::{NESTING_MAX, wrong_pattern};
+
+pub fn check_dialect(pattern: &str) -> Result<(), String> {
+    let parsed = ParserBuilder::new().nest_limit(NESTING_MAX).build().parse(pattern);
+    let parsed = parsed.map_err(|error| wrong_pattern(&error.to_string()))?;
+    ast::visit(&parsed, DialectCheck { pattern })
+}
+
+struct DialectCheck<'p> {
+    pattern: &'p str,
+}
+
+impl DialectCheck<'_> {
+    fn check_flags(flags: &ast::Flags) -> Result<(), String> {
+        for item in &flags.items {
+            let sign = match item.kind {
+                FlagsItemKind::Flag(Flag::Unicode) => 'u',
+                FlagsItemKind::Flag(Flag::IgnoreWhitespace) => 'x',
+                FlagsItemKind::Flag(Flag::CRLF) => 'R',
+                FlagsItemKind::Negation
+                | FlagsItemKind::Flag(
+                    Flag::CaseInsensitive | Flag::MultiLine | Flag::DotMatchesNewLine | Flag::SwapGreed,
+                ) => continue,
+            };
+            return Err(format!("RE2 has no flag {sign}, only i, m, s and U."));
+        }
+        Ok(())
+    }
+}
+
+impl Visitor for DialectCheck<'_> {
+    type Output = ();
+    type Err = String;
+
+    fn finish(self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn visit_pre(&mut self, node: &Ast) -> Result<(), String> {
+        match node {
+            Ast::Flags(flags) => Self::check_flags(&flags.flags),
+            Ast::Group(group) => group.flags().map_or(Ok(()), Self::check_flags),
+            Ast::Assertion(assertion) => match assertion.kind {
+                ast::AssertionKind::WordBoundaryStartAngle | ast::AssertionKind::WordBoundaryEndAngle => {
+                    Err("In RE2 \\< and \\> are the signs < and >, which are written without a backslash.".to_owned())
+                }
+                ast::AssertionKind::WordBoundaryStart
+                | ast::AssertionKind::WordBoundaryEnd
+                | ast::AssertionKind::WordBoundaryStartHalf
+                | ast::AssertionKind::WordBoundaryEndHalf => Err("RE2 has no \\b{…}, only \\b and \\B.".to_owned()),
+                _ => Ok(()),
+            },
+            Ast::Repetition(repetition) => {
+                let span = repetition.op.span;
+                let source = self.pattern.get(span.start.offset..span.end.offset).unwrap_or_default();
+                if source.contains(' ') {
+                    return Err("In RE2 {1, 3} is no repetition: write {1,3}.".to_owned());
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), String> {
+        match item {
+            ClassSetItem::Bracketed(_) => Err("In RE2 a [ within a class is a letter of it: write \\[.".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn visit_class_set_binary_op_pre(&mut self, operation: &ast::ClassSetBinaryOp) -> Result<(), String> {
+        let sign = match operation.kind {
+            ClassSetBinaryOpKind::Intersection => "&&",
+            ClassSetBinaryOpKind::Difference => "--",
+            ClassSetBinaryOpKind::SymmetricDifference => "~~",
+        };
+        Err(format!("In RE2 {sign} within a class are letters of it: write one of them, or \\{sign}."))
+    }
+}
