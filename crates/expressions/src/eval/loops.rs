@@ -7,28 +7,23 @@ use serde_json::Value;
 use super::super::ExpressionError;
 use super::super::functions::sort_by_keys;
 use super::super::node::{ExpressionNode, Loop, LoopKind};
-use super::super::value::{CelText, CelValue, MapEntries, MapKey, SLOT_BYTES};
+use super::super::value::{CelText, CelValue, ENTRY_BYTES, MapEntries, SLOT_BYTES};
 use super::Evaluator;
 use super::access::has_no_elements;
 use super::locals::Local;
 
-/// What a loop iterates over: the elements of a list, or the keys of a map and the map itself.
+/// What a loop iterates over: the elements of a list, or the keys and values of a map.
 enum LoopItems<'a> {
     List(CelValue<'a>),
-    Map { keys: Vec<CelValue<'a>>, map: CelValue<'a> },
+    Entries(Vec<(CelValue<'a>, CelValue<'a>)>),
 }
 
 impl<'a> LoopItems<'a> {
-    /// What the loop's variables are in one iteration. With one variable, the second is `None`.
-    fn variables_at(&self, at: usize, has_two: bool) -> Option<(CelValue<'a>, Option<CelValue<'a>>)> {
+    /// The index and the element, or the key and the value.
+    fn pair_at(&self, at: usize) -> Option<(CelValue<'a>, CelValue<'a>)> {
         match self {
-            LoopItems::List(list) if has_two => Some((CelValue::from_count(at), Some(list.element_at(at)?))),
-            LoopItems::List(list) => Some((list.element_at(at)?, None)),
-            LoopItems::Map { keys, map } => {
-                let key = keys.get(at)?.clone();
-                let value = if has_two { super::operators::find_element(map, &key) } else { None };
-                Some((key, value))
-            }
+            LoopItems::List(list) => Some((CelValue::from_count(at), list.element_at(at)?)),
+            LoopItems::Entries(entries) => entries.get(at).cloned(),
         }
     }
 }
@@ -36,19 +31,18 @@ impl<'a> LoopItems<'a> {
 impl<'a> Evaluator<'a, '_> {
     fn eval_loop_range(&mut self, node: &'a ExpressionNode) -> Result<LoopItems<'a>, ExpressionError> {
         let value = self.eval_node(node)?;
-        let keys: Vec<CelValue<'a>> = match &value {
+        self.meter.charge_bytes(if value.is_map() { value.element_count() * ENTRY_BYTES } else { 0 })?;
+        Ok(LoopItems::Entries(match &value {
             list if list.is_list() => return Ok(LoopItems::List(value)),
             CelValue::Json(Value::Object(entries)) => {
-                self.meter.charge_bytes(entries.len() * SLOT_BYTES)?;
-                entries.keys().map(|key| CelValue::Text(CelText::Borrowed(key))).collect()
+                let entries = entries.iter();
+                entries
+                    .map(|(key, value)| (CelValue::Text(CelText::Borrowed(key)), CelValue::from_json(value)))
+                    .collect()
             }
-            CelValue::Map(entries) => {
-                self.meter.charge_bytes(entries.len() * SLOT_BYTES)?;
-                entries.keys().map(MapKey::to_value).collect()
-            }
+            CelValue::Map(entries) => entries.iter().map(|(key, value)| (key.to_value(), value.clone())).collect(),
             other => return Err(has_no_elements(node, other)),
-        };
-        Ok(LoopItems::Map { keys, map: value })
+        }))
     }
 
     pub fn eval_loop(&mut self, loop_node: &'a Loop) -> Result<CelValue<'a>, ExpressionError> {
@@ -67,12 +61,17 @@ impl<'a> Evaluator<'a, '_> {
 
     /// Sets the variables of the iteration; false after the last one.
     fn begin_iteration(&mut self, loop_node: &Loop, items: &LoopItems<'a>, at: usize) -> Result<bool, ExpressionError> {
-        let Some((first, second)) = items.variables_at(at, loop_node.has_two_variables) else { return Ok(false) };
+        let Some((first, second)) = items.pair_at(at) else { return Ok(false) };
         self.meter.charge_step()?;
         // An error absorbed by `||` may have left locals of an inner macro.
         self.locals.truncate(loop_node.local_index);
-        self.locals.push(Local::Value(first));
-        self.locals.extend(second.map(Local::Value));
+        if loop_node.has_two_variables {
+            self.locals.extend([Local::Value(first), Local::Value(second)]);
+        } else {
+            // The elements of a list, and the keys of a map.
+            let is_list = matches!(items, LoopItems::List(_));
+            self.locals.push(Local::Value(if is_list { second } else { first }));
+        }
         Ok(true)
     }
 
@@ -145,8 +144,7 @@ impl<'a> Evaluator<'a, '_> {
             let value = self.eval_node(&loop_node.body)?;
             if loop_node.kind == LoopKind::MapEntries {
                 self.insert_entries(&mut map, &value)?;
-            } else if let Some((key, _)) = items.variables_at(at, false) {
-                let key = if let LoopItems::List(_) = items { CelValue::from_count(at) } else { key };
+            } else if let Some((key, _)) = items.pair_at(at) {
                 self.insert_entry(&mut map, &key, value)?;
             }
         }

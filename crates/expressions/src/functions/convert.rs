@@ -1,6 +1,6 @@
 //! Conversions between types.
 
-use super::super::value::{CelText, CelTime, CelValue, NANOSECONDS, double_text, span_text};
+use super::super::value::{CelText, CelTime, CelValue, double_text, span_text};
 use super::super::{CostMeter, ExpressionError};
 use super::{CallResult, span};
 
@@ -92,7 +92,6 @@ fn to_int<'a>(value: &CelValue<'a>) -> CallResult<'a> {
         CelValue::Double(double) if *double > -INT_END && *double < INT_END => *double as i64,
         CelValue::Double(_) => out_of_range()?,
         CelValue::Time(time) => time.seconds(),
-        CelValue::Span(nanoseconds) => nanoseconds / NANOSECONDS,
         _ => return Ok(None),
     })))
 }

@@ -19,7 +19,8 @@ pub use self::lists::sort_by_keys;
 pub use self::table::FUNCTIONS;
 
 use super::node::{ExpressionNode, Literal};
-use super::value::{CelText, CelValue};
+use super::parse::macro_names;
+use super::value::{CelText, CelTime, CelValue};
 use super::{CostMeter, ExpressionError};
 
 /// A function, for the documentation and for the check of calls.
@@ -33,8 +34,7 @@ pub struct FunctionSpec {
     /// Whether it is called on a receiver, as a global function, or both.
     pub call_style: CallStyle,
     pub(super) callee: Callee,
-    /// Whether a call with a literal is tried when the expression is parsed, and refused if it fails.
-    checked: bool,
+    check: LiteralCheck,
 }
 
 impl fmt::Debug for FunctionSpec {
@@ -48,6 +48,19 @@ pub enum CallStyle {
     Receiver,
     Global,
     Both,
+}
+
+/// Which literals of a call are checked when the expression is parsed: what fails with them would always fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LiteralCheck {
+    Nothing,
+    /// The only argument, a text.
+    Text,
+    /// A time zone, after a time.
+    Zone,
+    /// An address or a range of them, after a range.
+    Address,
+    Format,
 }
 
 /// The result of a call; `None` if the function does not take arguments of these types.
@@ -86,8 +99,7 @@ pub fn get_function(name: &str, on_something: bool, arguments: usize) -> Result<
     };
     // Only `ip` has two rows, one for each style.
     let Some(row) = rows.clone().find(fits).or_else(|| rows.next()) else {
-        let near = FUNCTIONS.iter().map(|row| (strsim::damerau_levenshtein(row.name, name), row.name)).min();
-        let hint = near.filter(|(distance, _)| *distance <= 2).map(|(_, near)| format!(" Did you mean {near}?"));
+        let hint = suggest_name(name).map(|near| format!(" Did you mean {near}?"));
         return Err(format!("There is no function {name}.{}", hint.unwrap_or_default()));
     };
     match (row.call_style, on_something) {
@@ -101,6 +113,17 @@ pub fn get_function(name: &str, on_something: bool, arguments: usize) -> Result<
     Ok(row)
 }
 
+/// A function or macro whose name, or the part after its namespace, is almost this one.
+fn suggest_name(name: &str) -> Option<&'static str> {
+    let known = FUNCTIONS.iter().map(|row| row.name).chain(macro_names());
+    let near = known.filter_map(|known| {
+        let last_part = known.rsplit('.').next().unwrap_or(known);
+        let fitting = [known, last_part].into_iter().filter(|part| part.len().abs_diff(name.len()) <= 2);
+        Some((fitting.map(|part| strsim::damerau_levenshtein(part, name)).min()?, known))
+    });
+    near.min().filter(|(distance, _)| *distance <= 2).map(|(_, known)| known)
+}
+
 /// Whether there are functions `name.…`.
 pub fn is_namespace(name: &str) -> bool {
     let of_functions = FUNCTIONS.iter().filter_map(|row| row.name.split_once('.'));
@@ -109,13 +132,22 @@ pub fn is_namespace(name: &str) -> bool {
 
 /// What is wrong with the literals among the arguments.
 pub fn check_literals(function: &'static FunctionSpec, arguments: &[ExpressionNode]) -> Result<(), String> {
-    if function.name == "format" {
-        return format::check_format(arguments);
-    }
-    let (true, [ExpressionNode::Literal(Literal::Text(text))]) = (function.checked, arguments) else { return Ok(()) };
+    let literal = |at: usize| match arguments.get(at) {
+        Some(ExpressionNode::Literal(Literal::Text(text))) => Some(CelValue::Text(CelText::Borrowed(text))),
+        _ => None,
+    };
+    let tried = match function.check {
+        LiteralCheck::Nothing => None,
+        LiteralCheck::Format => return format::check_format(arguments),
+        LiteralCheck::Text => literal(0).map(|text| vec![text]),
+        LiteralCheck::Zone => literal(1).map(|zone| vec![CelValue::Time(CelTime::EPOCH), zone]),
+        LiteralCheck::Address => literal(1).map(|text| vec![network::any_range(), text]),
+    };
     let mut meter = CostMeter::new(CHECK_STEPS, CHECK_BYTES);
-    let argument = CelValue::Text(CelText::Borrowed(text));
-    call_function(function, &[argument], &mut meter).map(|_| ()).map_err(|error| error.to_string())
+    match tried {
+        Some(arguments) => call_function(function, &arguments, &mut meter).map(drop).map_err(|error| error.to_string()),
+        None => Ok(()),
+    }
 }
 
 pub fn call_function<'a>(

@@ -73,6 +73,11 @@ impl fmt::Display for CidrRange {
     }
 }
 
+/// A range to try literals with.
+pub fn any_range<'a>() -> CelValue<'a> {
+    CelValue::Cidr(Rc::new(CidrRange { address: IpAddr::from([0, 0, 0, 0]), prefix_length: 0 }))
+}
+
 pub fn ip<'a>(arguments: &[CelValue<'a>], meter: &mut CostMeter) -> CallResult<'a> {
     let [CelValue::Text(text)] = arguments else { return Ok(None) };
     meter.charge_bytes(TEXT_BYTES_MAX)?;

@@ -4,7 +4,8 @@ use super::CallStyle::{Both, Global, Receiver};
 use super::convert::{Conversion, convert};
 use super::time::{TimePart, part_of};
 use super::{
-    CallStyle, Callee, FunctionSpec, SimpleCall, StrictCall, encode, format, lists, math, network, optional, text,
+    CallStyle, Callee, FunctionSpec, LiteralCheck, SimpleCall, StrictCall, encode, format, lists, math, network,
+    optional, text,
 };
 
 /// More arguments than this are a list.
@@ -18,7 +19,7 @@ const fn function(
     example: &'static str,
     about: &'static str,
 ) -> FunctionSpec {
-    FunctionSpec { name, example, about, arguments, call_style, callee, checked: false }
+    FunctionSpec { name, example, about, arguments, call_style, callee, check: LiteralCheck::Nothing }
 }
 
 const fn global(
@@ -67,8 +68,24 @@ const fn checked(name: &'static str, call: StrictCall, example: &'static str, ab
         arguments: (1, 1),
         call_style: Global,
         callee: Callee::Strict(call),
-        checked: true,
+        check: LiteralCheck::Text,
     }
+}
+
+/// The same as a method, with another check of its literals.
+const fn checked_method(
+    name: &'static str,
+    arguments: (usize, usize),
+    check: LiteralCheck,
+    call: StrictCall,
+    example: &'static str,
+    about: &'static str,
+) -> FunctionSpec {
+    FunctionSpec { name, example, about, arguments, call_style: Receiver, callee: Callee::Strict(call), check }
+}
+
+const fn time_part(name: &'static str, call: StrictCall, example: &'static str, about: &'static str) -> FunctionSpec {
+    checked_method(name, (1, 2), LiteralCheck::Zone, call, example, about)
 }
 
 /// Every function. Macros are not here: `has`, those that iterate, `cel.bind`, `optMap` and `optFlatMap`.
@@ -92,14 +109,14 @@ pub static FUNCTIONS: &[FunctionSpec] = &[
     method("indexOf", (2, 3), text::index_of, "'abcd'.indexOf('c')", "At which character a text is found, -1 if nowhere."),
     method("lastIndexOf", (2, 3), text::last_index_of, "'abab'.lastIndexOf('b')", "The same from the end."),
     method("reverse", (1, 1), lists::reverse, "'abc'.reverse()", "The characters of a text, or the elements of a list, from the last to the first."),
-    method("format", (2, 2), format::format, "'%s has %d'.format([input.host, 3])", "A text with values in it: %s %d %f %.2f %e %b %o %x %X, and %% for a percent sign."),
+    checked_method("format", (2, 2), LiteralCheck::Format, format::format, "'%s has %d'.format([input.host, 3])", "A text with values in it: %s %d %f %.2f %e %b %o %x %X, and %% for a percent sign."),
     method("urlEncode", (1, 1), encode::url_encode, "'a b&c'.urlEncode()", "As a part of an address: all but letters, digits and - . _ ~ is percent-encoded."),
     global("strings.quote", (1, 1), text::quote, "strings.quote('a\"b')", "Between double quotes, with escapes."),
     global("base64.encode", (1, 1), encode::base64_encode, "base64.encode(bytes('a'))", "Bytes as base64."),
     checked("base64.decode", encode::base64_decode, "string(base64.decode('YQ=='))", "Base64 as bytes."),
 
     // Types
-    global("int", (1, 1), |values, meter| convert(Conversion::Int, values, meter), "int('12')", "A number or a text as an integer; a time in seconds since 1970."),
+    global("int", (1, 1), |values, meter| convert(Conversion::Int, values, meter), "int('12')", "A number or a text as an integer; of a time the seconds since 1970."),
     global("uint", (1, 1), |values, meter| convert(Conversion::Uint, values, meter), "uint('12')", "The same, not negative."),
     global("double", (1, 1), |values, meter| convert(Conversion::Double, values, meter), "double('1.5')", "A number or a text as a floating point number."),
     global("string", (1, 1), |values, meter| convert(Conversion::Text, values, meter), "string(12)", "A number, bool, time, duration, address or UTF-8 as text."),
@@ -111,16 +128,16 @@ pub static FUNCTIONS: &[FunctionSpec] = &[
     // Times
     checked("timestamp", |values, meter| convert(Conversion::Timestamp, values, meter), "timestamp('2026-01-02T03:04:05Z')", "A time, from RFC 3339 or seconds since 1970."),
     checked("duration", |values, meter| convert(Conversion::Duration, values, meter), "now + duration('1h30m')", "A length of time, of h, m, s, ms, us and ns."),
-    method("getFullYear", (1, 2), |values, meter| part_of(TimePart::FullYear, values, meter), "now.getFullYear()", "The year."),
-    method("getMonth", (1, 2), |values, meter| part_of(TimePart::Month, values, meter), "now.getMonth()", "The month, from 0."),
-    method("getDate", (1, 2), |values, meter| part_of(TimePart::Date, values, meter), "now.getDate()", "The day of the month, from 1."),
-    method("getDayOfMonth", (1, 2), |values, meter| part_of(TimePart::DayOfMonth, values, meter), "now.getDayOfMonth()", "The day of the month, from 0."),
-    method("getDayOfWeek", (1, 2), |values, meter| part_of(TimePart::DayOfWeek, values, meter), "now.getDayOfWeek('Europe/Berlin')", "The day of the week, from 0, Sunday."),
-    method("getDayOfYear", (1, 2), |values, meter| part_of(TimePart::DayOfYear, values, meter), "now.getDayOfYear()", "The day of the year, from 0."),
-    method("getHours", (1, 2), |values, meter| part_of(TimePart::Hours, values, meter), "now.getHours('+02:00')", "The hour of a time; whole hours of a duration."),
-    method("getMinutes", (1, 2), |values, meter| part_of(TimePart::Minutes, values, meter), "now.getMinutes()", "The minute of a time; whole minutes of a duration."),
-    method("getSeconds", (1, 2), |values, meter| part_of(TimePart::Seconds, values, meter), "now.getSeconds()", "The second of a time; whole seconds of a duration."),
-    method("getMilliseconds", (1, 2), |values, meter| part_of(TimePart::Milliseconds, values, meter), "now.getMilliseconds()", "The milliseconds after the second."),
+    time_part("getFullYear", |values, meter| part_of(TimePart::FullYear, values, meter), "now.getFullYear()", "The year."),
+    time_part("getMonth", |values, meter| part_of(TimePart::Month, values, meter), "now.getMonth()", "The month, from 0."),
+    time_part("getDate", |values, meter| part_of(TimePart::Date, values, meter), "now.getDate()", "The day of the month, from 1."),
+    time_part("getDayOfMonth", |values, meter| part_of(TimePart::DayOfMonth, values, meter), "now.getDayOfMonth()", "The day of the month, from 0."),
+    time_part("getDayOfWeek", |values, meter| part_of(TimePart::DayOfWeek, values, meter), "now.getDayOfWeek('Europe/Berlin')", "The day of the week, from 0, Sunday."),
+    time_part("getDayOfYear", |values, meter| part_of(TimePart::DayOfYear, values, meter), "now.getDayOfYear()", "The day of the year, from 0."),
+    time_part("getHours", |values, meter| part_of(TimePart::Hours, values, meter), "now.getHours('+02:00')", "The hour of a time; whole hours of a duration."),
+    time_part("getMinutes", |values, meter| part_of(TimePart::Minutes, values, meter), "now.getMinutes()", "The minute of a time; whole minutes of a duration."),
+    time_part("getSeconds", |values, meter| part_of(TimePart::Seconds, values, meter), "now.getSeconds()", "The second of a time; whole seconds of a duration."),
+    time_part("getMilliseconds", |values, meter| part_of(TimePart::Milliseconds, values, meter), "now.getMilliseconds()", "The milliseconds after the second."),
 
     // Lists
     method("sort", (1, 1), lists::sort, "input.names.sort()", "From the least to the greatest; all numbers, or all of one type."),
@@ -175,8 +192,8 @@ pub static FUNCTIONS: &[FunctionSpec] = &[
     property("isGlobalUnicast", network::is_global_unicast, "ip('10.0.0.1').isGlobalUnicast()", "Whether it is of one machine and not local to a link; private addresses are."),
     property("isLinkLocalUnicast", network::is_link_local_unicast, "ip('fe80::1').isLinkLocalUnicast()", "Whether it is local to a link."),
     property("isLinkLocalMulticast", network::is_link_local_multicast, "ip('224.0.0.1').isLinkLocalMulticast()", "Whether it is of a group on a link."),
-    method("containsIP", (2, 2), network::contains_ip, "cidr('10.0.0.0/8').containsIP(input.text)", "Whether a range has an address."),
-    method("containsCIDR", (2, 2), network::contains_cidr, "cidr('10.0.0.0/8').containsCIDR('10.1.0.0/16')", "Whether a range has another."),
+    checked_method("containsIP", (2, 2), LiteralCheck::Address, network::contains_ip, "cidr('10.0.0.0/8').containsIP(input.text)", "Whether a range has an address."),
+    checked_method("containsCIDR", (2, 2), LiteralCheck::Address, network::contains_cidr, "cidr('10.0.0.0/8').containsCIDR('10.1.0.0/16')", "Whether a range has another."),
     method("masked", (1, 1), network::masked, "cidr('10.1.2.3/8').masked()", "A range with its first address."),
     property("prefixLength", network::prefix_length, "cidr('10.0.0.0/8').prefixLength()", "How many bits all addresses share."),
 ];

@@ -48,6 +48,10 @@ const MACROS: &[MacroSpec] = &[
     macro_spec("optFlatMap", MacroKind::OptionalMap { flat: true }, (1, 1), "input.?a.optFlatMap(x, x.?b)"),
 ];
 
+pub fn macro_names() -> impl Iterator<Item = &'static str> {
+    MACROS.iter().map(|spec| spec.name).chain(["cel.bind"])
+}
+
 impl<'s> Parser<'s> {
     /// The rest of a macro after its open bracket, or the receiver again if this is no macro.
     pub fn parse_macro(

@@ -7,6 +7,8 @@ mod macros;
 mod names;
 mod operand;
 
+pub use self::macros::macro_names;
+
 use super::lexer::{Token, TokenKind, read_tokens};
 use super::node::{ExpressionNode, Literal, Operator, Root};
 use super::paths::collect_paths;

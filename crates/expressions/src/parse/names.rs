@@ -41,7 +41,7 @@ impl<'s> Parser<'s> {
         let first = self.peek_token();
         let mut arguments = self.parse_arguments()?;
         if arguments.len() != 1 {
-            return Ok(self.resolve_call(name, name.text, false, arguments));
+            return Ok(self.refuse_at(name, "has takes one field, as in has(input.name)."));
         }
         match arguments.pop() {
             Some(ExpressionNode::Select(operand, key) | ExpressionNode::Has(operand, key)) => {
@@ -52,8 +52,9 @@ impl<'s> Parser<'s> {
     }
 
     fn parse_global_call(&mut self, at: Token<'s>, name: &str) -> ParseResult {
+        let refusals_before = self.refusals.len();
         let arguments = self.parse_arguments()?;
-        Ok(self.resolve_call(at, name, false, arguments))
+        Ok(self.resolve_call(at, name, false, arguments, refusals_before))
     }
 
     pub fn parse_receiver_call(&mut self, operand: ExpressionNode, name: Token<'s>) -> ParseResult {
@@ -61,9 +62,10 @@ impl<'s> Parser<'s> {
             Ok(node) => return Ok(node),
             Err(operand) => operand,
         };
+        let refusals_before = self.refusals.len();
         let mut arguments = self.parse_arguments()?;
         arguments.insert(0, operand);
-        Ok(self.resolve_call(name, name.text, true, arguments))
+        Ok(self.resolve_call(name, name.text, true, arguments, refusals_before))
     }
 
     /// A protocol buffer message is written `Name{…}` or `package.Name{…}`.
@@ -140,10 +142,15 @@ impl<'s> Parser<'s> {
         name: &str,
         on_something: bool,
         mut arguments: Vec<ExpressionNode>,
+        refusals_before: usize,
     ) -> ExpressionNode {
         let function = match functions::get_function(name, on_something, arguments.len()) {
             Ok(function) => function,
-            Err(detail) => return self.refuse_at(at, detail),
+            Err(detail) => {
+                // A slip in the name of a macro also makes its variables unknown: the name comes first.
+                self.refusals.insert(refusals_before, self.error_at(at, detail));
+                return ExpressionNode::Literal(Literal::Null);
+            }
         };
         if let Err(detail) = functions::check_literals(function, &arguments) {
             return self.refuse_at(at, detail);

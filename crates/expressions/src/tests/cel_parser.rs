@@ -265,10 +265,16 @@ impl Lowering<'_> {
 
     fn lower_function(&mut self, call: &CallExpr) -> Result<ExpressionNode, ExpressionError> {
         let name = call.func_name.as_str();
-        let count = call.args.len() + usize::from(call.target.is_some());
-        let function = functions::get_function(name, call.target.is_some(), count)
+        let namespace = call.target.as_deref().and_then(|target| match &target.expr {
+            Expr::Ident(name) if functions::is_namespace(name) && !self.locals.contains(name) => Some(name),
+            _ => None,
+        });
+        let target = call.target.as_deref().filter(|_| namespace.is_none());
+        let full_name = namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}.{name}"));
+        let count = call.args.len() + usize::from(target.is_some());
+        let function = functions::get_function(&full_name, target.is_some(), count)
             .map_err(|detail| self.error_at_name(name, detail))?;
-        let arguments = call.target.as_deref().into_iter().chain(&call.args);
+        let arguments = target.into_iter().chain(&call.args);
         let mut arguments: Vec<ExpressionNode> =
             arguments.map(|expr| self.lower_node(&expr.expr)).collect::<Result<_, _>>()?;
         functions::check_literals(function, &arguments).map_err(|detail| self.error_at_name(name, detail))?;

@@ -1,6 +1,7 @@
 mod bombs;
 mod cel_parser;
 mod corpus;
+mod families;
 mod faults;
 mod fuzz;
 mod oracle;

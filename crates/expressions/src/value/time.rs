@@ -20,6 +20,8 @@ pub struct CelTime {
 }
 
 impl CelTime {
+    pub const EPOCH: CelTime = CelTime { seconds: 0, nanoseconds: 0 };
+
     /// `None` beyond the years 1 to 9999.
     pub fn new(seconds: i64, nanoseconds: i64) -> Option<CelTime> {
         let seconds = seconds.checked_add(nanoseconds.div_euclid(NANOSECONDS))?;
