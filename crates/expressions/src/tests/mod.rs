@@ -3,6 +3,7 @@ mod cel_parser;
 mod corpus;
 mod families;
 mod faults;
+mod function_bombs;
 mod fuzz;
 mod oracle;
 mod patterns;
