@@ -1,7 +1,9 @@
 //! What means something else here than in RE2, and what RE2 does not have, is refused.
 
 use regex_syntax::ast::parse::ParserBuilder;
-use regex_syntax::ast::{self, Ast, ClassSetBinaryOpKind, ClassSetItem, Flag, FlagsItemKind, Visitor};
+use regex_syntax::ast::{
+    self, Ast, ClassSetBinaryOpKind, ClassSetItem, Flag, FlagsItemKind, HexLiteralKind, LiteralKind, Visitor,
+};
 
 use super::{NESTING_MAX, wrong_pattern};
 
@@ -33,6 +35,19 @@ impl DialectCheck<'_> {
     }
 }
 
+impl DialectCheck<'_> {
+    /// A sign that can stand for itself at the start of a class can also start a range in RE2.
+    fn check_class_start(&self, class: &ast::ClassBracketed) -> Result<(), String> {
+        let source = self.pattern.get(class.span.start.offset..).unwrap_or_default();
+        let source = source.trim_start_matches('[').trim_start_matches('^');
+        let is_range = source.starts_with("--") || (source.starts_with("]-") && !source.starts_with("]-]"));
+        if is_range {
+            return Err("In RE2 [--a] and []-a] are ranges: write \\- and \\] for the signs.".to_owned());
+        }
+        Ok(())
+    }
+}
+
 impl Visitor for DialectCheck<'_> {
     type Output = ();
     type Err = String;
@@ -44,6 +59,8 @@ impl Visitor for DialectCheck<'_> {
     fn visit_pre(&mut self, node: &Ast) -> Result<(), String> {
         match node {
             Ast::Flags(flags) => Self::check_flags(&flags.flags),
+            Ast::Literal(literal) => check_literal(literal),
+            Ast::ClassBracketed(class) => self.check_class_start(class),
             Ast::Group(group) => group.flags().map_or(Ok(()), Self::check_flags),
             Ast::Assertion(assertion) => match assertion.kind {
                 ast::AssertionKind::WordBoundaryStartAngle | ast::AssertionKind::WordBoundaryEndAngle => {
@@ -61,6 +78,9 @@ impl Visitor for DialectCheck<'_> {
                 if source.contains(' ') {
                     return Err("In RE2 {1, 3} is no repetition: write {1,3}.".to_owned());
                 }
+                if let Ast::Repetition(_) = &*repetition.ast {
+                    return Err("RE2 repeats no repetition, as in a** or a*+: use brackets.".to_owned());
+                }
                 Ok(())
             }
             _ => Ok(()),
@@ -70,6 +90,8 @@ impl Visitor for DialectCheck<'_> {
     fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), String> {
         match item {
             ClassSetItem::Bracketed(_) => Err("In RE2 a [ within a class is a letter of it: write \\[.".to_owned()),
+            ClassSetItem::Literal(literal) => check_literal(literal),
+            ClassSetItem::Range(range) => check_literal(&range.start).and_then(|()| check_literal(&range.end)),
             _ => Ok(()),
         }
     }
@@ -81,5 +103,15 @@ impl Visitor for DialectCheck<'_> {
             ClassSetBinaryOpKind::SymmetricDifference => "~~",
         };
         Err(format!("In RE2 {sign} within a class are letters of it: write one of them, or \\{sign}."))
+    }
+}
+
+fn check_literal(literal: &ast::Literal) -> Result<(), String> {
+    match literal.kind {
+        LiteralKind::HexFixed(HexLiteralKind::X) | LiteralKind::HexBrace(HexLiteralKind::X) => Ok(()),
+        LiteralKind::HexFixed(_) | LiteralKind::HexBrace(_) => {
+            Err("RE2 has no \\u: write \\x{41}, or leave the escape to the text around the pattern.".to_owned())
+        }
+        _ => Ok(()),
     }
 }

@@ -1,6 +1,7 @@
 mod bombs;
 mod cel_parser;
 mod corpus;
+mod documented;
 mod families;
 mod faults;
 mod function_bombs;

@@ -55,6 +55,14 @@ fn what_means_something_else_in_re2_is_refused() {
         ("(?R)a$", "no flag R"),
         ("a{,3}", "expects a valid decimal"),
         ("a{1, 3}", "is no repetition"),
+        ("[--a]", "are ranges"),
+        ("[^--]", "are ranges"),
+        ("[]-a]", "are ranges"),
+        ("a**", "repeats no repetition"),
+        ("a*+", "repeats no repetition"),
+        ("a{2}{3}", "repeats no repetition"),
+        (r"\u0041", r"no \u"),
+        (r"[\U00000041-Z]", r"no \u"),
     ] {
         let refused = compile_pattern(pattern).map(|_| ()).unwrap_err();
         assert!(refused.contains(reason), "{pattern}: {refused}");
@@ -70,6 +78,10 @@ fn what_means_something_else_in_re2_is_refused() {
         "a{0,3}",
         r"\pL\p{Greek}",
         "[^]a]",
+        "[]-]",
+        "[-a]",
+        "[a-]",
+        "[^^-]",
     ] {
         assert!(compile_pattern(pattern).is_ok(), "{pattern}");
     }

@@ -9,14 +9,14 @@ use super::super::super::{CostMeter, ExpressionError};
 const NUMBER_BYTES: usize = 450;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Clause {
-    pub conversion: Conversion,
+pub struct FormatClause {
+    pub verb: FormatVerb,
     /// Digits after the point, for `%f` and `%e`.
     pub precision: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Conversion {
+pub enum FormatVerb {
     Text,
     Decimal,
     Fixed,
@@ -26,49 +26,49 @@ pub enum Conversion {
     Hexadecimal { upper: bool },
 }
 
-impl Conversion {
-    pub fn find_by_letter(letter: char) -> Option<Conversion> {
+impl FormatVerb {
+    pub fn find_by_letter(letter: char) -> Option<FormatVerb> {
         Some(match letter {
-            's' => Conversion::Text,
-            'd' => Conversion::Decimal,
-            'f' => Conversion::Fixed,
-            'e' => Conversion::Scientific,
-            'b' => Conversion::Binary,
-            'o' => Conversion::Octal,
-            'x' => Conversion::Hexadecimal { upper: false },
-            'X' => Conversion::Hexadecimal { upper: true },
+            's' => FormatVerb::Text,
+            'd' => FormatVerb::Decimal,
+            'f' => FormatVerb::Fixed,
+            'e' => FormatVerb::Scientific,
+            'b' => FormatVerb::Binary,
+            'o' => FormatVerb::Octal,
+            'x' => FormatVerb::Hexadecimal { upper: false },
+            'X' => FormatVerb::Hexadecimal { upper: true },
             _ => return None,
         })
     }
 
     fn name(self) -> &'static str {
         match self {
-            Conversion::Text => "%s",
-            Conversion::Decimal => "%d",
-            Conversion::Fixed => "%f",
-            Conversion::Scientific => "%e",
-            Conversion::Binary => "%b",
-            Conversion::Octal => "%o",
-            Conversion::Hexadecimal { upper: false } => "%x",
-            Conversion::Hexadecimal { upper: true } => "%X",
+            FormatVerb::Text => "%s",
+            FormatVerb::Decimal => "%d",
+            FormatVerb::Fixed => "%f",
+            FormatVerb::Scientific => "%e",
+            FormatVerb::Binary => "%b",
+            FormatVerb::Octal => "%o",
+            FormatVerb::Hexadecimal { upper: false } => "%x",
+            FormatVerb::Hexadecimal { upper: true } => "%X",
         }
     }
 }
 
-impl Clause {
+impl FormatClause {
     pub fn push_value(
         self,
         value: &CelValue<'_>,
         text: &mut String,
         meter: &mut CostMeter,
     ) -> Result<(), ExpressionError> {
-        let bytes = match (self.conversion, value) {
-            (Conversion::Text, value) => return push_text(value, text, meter),
-            (Conversion::Hexadecimal { .. }, CelValue::Text(value)) => Some(value.as_bytes()),
-            (Conversion::Hexadecimal { .. }, CelValue::Bytes(value)) => Some(&**value),
+        let bytes = match (self.verb, value) {
+            (FormatVerb::Text, value) => return push_text(value, text, meter),
+            (FormatVerb::Hexadecimal { .. }, CelValue::Text(value)) => Some(value.as_bytes()),
+            (FormatVerb::Hexadecimal { .. }, CelValue::Bytes(value)) => Some(&**value),
             _ => None,
         };
-        if let (Some(bytes), Conversion::Hexadecimal { upper }) = (bytes, self.conversion) {
+        if let (Some(bytes), FormatVerb::Hexadecimal { upper }) = (bytes, self.verb) {
             meter.charge_bytes(bytes.len().saturating_mul(2))?;
             for byte in bytes {
                 push_hexadecimal(text, *byte, upper);
@@ -77,11 +77,7 @@ impl Clause {
         }
         meter.charge_bytes(NUMBER_BYTES)?;
         let number = self.number_text(value).ok_or_else(|| {
-            ExpressionError::failed(format!(
-                "{} of a format cannot take {}.",
-                self.conversion.name(),
-                value.kind_name()
-            ))
+            ExpressionError::failed(format!("{} of a format cannot take {}.", self.verb.name(), value.kind_name()))
         })?;
         text.push_str(&number);
         Ok(())
@@ -92,18 +88,18 @@ impl Clause {
         let (magnitude, is_negative) = match value {
             CelValue::Int(int) => (int.unsigned_abs(), *int < 0),
             CelValue::Uint(uint) => (*uint, false),
-            CelValue::Bool(yes) if self.conversion == Conversion::Binary => (u64::from(*yes), false),
+            CelValue::Bool(yes) if self.verb == FormatVerb::Binary => (u64::from(*yes), false),
             CelValue::Double(double) => return self.double_text(*double),
             _ => return None,
         };
         let sign = if is_negative { "-" } else { "" };
-        Some(match self.conversion {
-            Conversion::Text | Conversion::Decimal => format!("{sign}{magnitude}"),
-            Conversion::Binary => format!("{sign}{magnitude:b}"),
-            Conversion::Octal => format!("{sign}{magnitude:o}"),
-            Conversion::Hexadecimal { upper: false } => format!("{sign}{magnitude:x}"),
-            Conversion::Hexadecimal { upper: true } => format!("{sign}{magnitude:X}"),
-            Conversion::Fixed | Conversion::Scientific => {
+        Some(match self.verb {
+            FormatVerb::Text | FormatVerb::Decimal => format!("{sign}{magnitude}"),
+            FormatVerb::Binary => format!("{sign}{magnitude:b}"),
+            FormatVerb::Octal => format!("{sign}{magnitude:o}"),
+            FormatVerb::Hexadecimal { upper: false } => format!("{sign}{magnitude:x}"),
+            FormatVerb::Hexadecimal { upper: true } => format!("{sign}{magnitude:X}"),
+            FormatVerb::Fixed | FormatVerb::Scientific => {
                 let double = magnitude as f64;
                 return self.double_text(if is_negative { -double } else { double });
             }
@@ -112,15 +108,14 @@ impl Clause {
 
     fn double_text(self, double: f64) -> Option<String> {
         if !double.is_finite() {
-            let takes_double =
-                matches!(self.conversion, Conversion::Decimal | Conversion::Fixed | Conversion::Scientific);
+            let takes_double = matches!(self.verb, FormatVerb::Decimal | FormatVerb::Fixed | FormatVerb::Scientific);
             return takes_double.then(|| plain_double(double));
         }
         let precision = self.precision;
-        Some(match self.conversion {
-            Conversion::Decimal => plain_double(double),
-            Conversion::Fixed => format!("{double:.precision$}"),
-            Conversion::Scientific => {
+        Some(match self.verb {
+            FormatVerb::Decimal => plain_double(double),
+            FormatVerb::Fixed => format!("{double:.precision$}"),
+            FormatVerb::Scientific => {
                 // The exponent has a sign and at least two digits.
                 let text = format!("{double:.precision$e}");
                 let (digits, exponent) = text.split_once('e')?;

@@ -4,7 +4,7 @@ mod clause;
 
 pub use self::clause::push_hexadecimal;
 
-use self::clause::{Clause, Conversion};
+use self::clause::{FormatClause, FormatVerb};
 use super::super::node::{ExpressionNode, Literal};
 use super::super::value::{CelText, CelValue};
 use super::super::{CostMeter, ExpressionError};
@@ -16,23 +16,23 @@ const DEFAULT_PRECISION: usize = 6;
 
 /// A text, or a place for a value.
 #[derive(Debug)]
-enum Piece<'s> {
+enum FormatPiece<'s> {
     Plain(&'s str),
-    Clause(Clause),
+    Clause(FormatClause),
 }
 
 /// The next piece of a format, and the rest; `None` at the end.
-fn next_piece(format: &str) -> Result<Option<(Piece<'_>, &str)>, String> {
+fn next_piece(format: &str) -> Result<Option<(FormatPiece<'_>, &str)>, String> {
     if format.is_empty() {
         return Ok(None);
     }
     let Some(after) = format.strip_prefix('%') else {
         let end = format.find('%').unwrap_or(format.len());
         let (plain, rest) = format.split_at(end);
-        return Ok(Some((Piece::Plain(plain), rest)));
+        return Ok(Some((FormatPiece::Plain(plain), rest)));
     };
     if let Some(rest) = after.strip_prefix('%') {
-        return Ok(Some((Piece::Plain("%"), rest)));
+        return Ok(Some((FormatPiece::Plain("%"), rest)));
     }
     let (precision, after) = match after.strip_prefix('.') {
         None => (None, after),
@@ -45,13 +45,13 @@ fn next_piece(format: &str) -> Result<Option<(Piece<'_>, &str)>, String> {
         }
     };
     let letter = after.chars().next();
-    let conversion = letter.and_then(Conversion::find_by_letter).ok_or_else(|| match letter {
+    let verb = letter.and_then(FormatVerb::find_by_letter).ok_or_else(|| match letter {
         Some(letter) => format!("There is no %{letter} in a format, only %s %d %f %e %b %o %x %X and %%."),
         None => "A format ends with %: a percent sign is written %%.".to_owned(),
     })?;
-    let clause = Clause { conversion, precision: precision.unwrap_or(DEFAULT_PRECISION) };
+    let clause = FormatClause { verb, precision: precision.unwrap_or(DEFAULT_PRECISION) };
     let rest = after.get(1..).unwrap_or_default();
-    Ok(Some((Piece::Clause(clause), rest)))
+    Ok(Some((FormatPiece::Clause(clause), rest)))
 }
 
 /// `format.format(values)`
@@ -64,11 +64,11 @@ pub fn format<'a>(arguments: &[CelValue<'a>], meter: &mut CostMeter) -> CallResu
     let (mut text, mut at, mut rest) = (String::new(), 0, &**format);
     while let Some((piece, after)) = next_piece(rest).map_err(ExpressionError::failed)? {
         match piece {
-            Piece::Plain(plain) => {
+            FormatPiece::Plain(plain) => {
                 meter.charge_bytes(plain.len())?;
                 text.push_str(plain);
             }
-            Piece::Clause(clause) => {
+            FormatPiece::Clause(clause) => {
                 let value = values.element_at(at).ok_or_else(|| ExpressionError::failed(too_few(at)))?;
                 clause.push_value(&value, &mut text, meter)?;
                 at += 1;
@@ -89,7 +89,7 @@ pub fn check_format(arguments: &[ExpressionNode]) -> Result<(), String> {
     let mut clauses = Vec::new();
     let mut rest = &**format;
     while let Some((piece, after)) = next_piece(rest)? {
-        if let Piece::Clause(clause) = piece {
+        if let FormatPiece::Clause(clause) = piece {
             clauses.push(clause);
         }
         rest = after;

@@ -23,17 +23,17 @@ use serde_json::Value;
 use super::{ExpressionError, eval_source};
 
 /// An expression with its value, or with a part of the message it fails with.
-enum Row {
+enum FamilyRow {
     Gives(&'static str, Value),
     Fails(&'static str, &'static str),
     /// When the definition is saved.
     Refused(&'static str, &'static str),
 }
 
-use Row::{Fails, Gives, Refused};
+use FamilyRow::{Fails, Gives, Refused};
 
 #[track_caller]
-fn assert_rows(rows: &[Row]) {
+fn assert_rows(rows: &[FamilyRow]) {
     for row in rows {
         match row {
             Gives(source, expected) => match eval_source(source) {
