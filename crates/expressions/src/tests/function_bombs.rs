@@ -107,6 +107,12 @@ fn long_texts_are_charged_by_every_function() {
 fn what_is_named_or_asked_for_deeply_fits_the_stack() {
     for source in [
         bind_chain("1", "@+1", "@"),
+        // The values of names are evaluated within each other, beside the nesting of the expression itself.
+        bind_chain("1", &("!-".repeat(8) + "@"), "@"),
+        bind_chain("1", &("!-".repeat(25) + "@"), &("!-".repeat(25) + "@")),
+        bind_chain("1", &("[".repeat(8) + "@" + &"]".repeat(8)), "@"),
+        bind_chain("1", "[1].map(x,@)", "[1].map(x,@)"),
+        bind_chain("1", "[1].map(x,[1].map(y,[1].map(z,@)))", "@"),
         bind_chain("[1]", "@.map(x,x+1)", "@"),
         bind_chain("input.?n", "@.optMap(x,x+1)", "@"),
         bind_chain("{'a':1}", "{'a':@}", "@"),
