@@ -1,5 +1,7 @@
 //! The paths that an expression reads, known without any values.
 
+use std::fmt;
+
 use super::node::{ExpressionNode, Literal, Root};
 
 /// A chain of constant fields below a root, such as `steps.fetch.output` or `event.data["odd key"]`. Where a chain goes on
@@ -27,6 +29,19 @@ impl ReferencedPath {
 
     pub(super) fn heap_bytes(&self) -> usize {
         size_of::<Self>() + self.keys.iter().map(|key| size_of::<String>() + key.len()).sum::<usize>()
+    }
+}
+
+/// As in the source: `event.data["odd key"]`.
+impl fmt::Display for ReferencedPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.root())?;
+        for key in &self.keys {
+            let is_word = key.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+            let starts_as_word = key.starts_with(|letter: char| !letter.is_ascii_digit());
+            if is_word && starts_as_word { write!(f, ".{key}")? } else { write!(f, "[{key:?}]")? }
+        }
+        Ok(())
     }
 }
 

@@ -33,9 +33,7 @@ impl DialectCheck<'_> {
         }
         Ok(())
     }
-}
 
-impl DialectCheck<'_> {
     /// A sign that can stand for itself at the start of a class can also start a range in RE2.
     fn check_class_start(&self, class: &ast::ClassBracketed) -> Result<(), String> {
         let source = self.pattern.get(class.span.start.offset..).unwrap_or_default();
@@ -89,7 +87,7 @@ impl Visitor for DialectCheck<'_> {
 
     fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), String> {
         match item {
-            ClassSetItem::Bracketed(_) => Err("In RE2 a [ within a class is a letter of it: write \\[.".to_owned()),
+            ClassSetItem::Bracketed(_) => Err("In RE2 a [ within a class is a sign of it: write \\[.".to_owned()),
             ClassSetItem::Literal(literal) => check_literal(literal),
             ClassSetItem::Range(range) => check_literal(&range.start).and_then(|()| check_literal(&range.end)),
             _ => Ok(()),
@@ -102,7 +100,7 @@ impl Visitor for DialectCheck<'_> {
             ClassSetBinaryOpKind::Difference => "--",
             ClassSetBinaryOpKind::SymmetricDifference => "~~",
         };
-        Err(format!("In RE2 {sign} within a class are letters of it: write one of them, or \\{sign}."))
+        Err(format!("In RE2 {sign} within a class are two signs of it: write one of them, after a backslash."))
     }
 }
 

@@ -18,6 +18,8 @@ pub use self::time::{CelTime, NANOSECONDS, parse_offset, span_text};
 /// The cost of an element of a list, of an entry of a map, and of a value in the result: about their size in memory.
 pub const SLOT_BYTES: usize = 32;
 pub const ENTRY_BYTES: usize = 64;
+const _: () = assert!(size_of::<CelValue<'_>>() <= SLOT_BYTES);
+const _: () = assert!(size_of::<(MapKey<'_>, CelValue<'_>)>() <= ENTRY_BYTES);
 
 pub type MapEntries<'a> = BTreeMap<MapKey<'a>, CelValue<'a>>;
 

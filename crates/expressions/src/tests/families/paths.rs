@@ -6,24 +6,23 @@ use super::super::Expression;
 fn paths_of(source: &str) -> Vec<String> {
     let expression = Expression::parse(source).unwrap();
     let paths = expression.referenced_paths().iter();
-    paths
-        .map(|path| {
-            let keys: Vec<&str> = path.keys().collect();
-            format!("{} {}/{}", [&[path.root()], keys.as_slice()].concat().join("."), path.required_keys(), keys.len())
-        })
-        .collect()
+    paths.map(|path| format!("{path} {}/{}", path.required_keys(), path.keys().len())).collect()
 }
 
 #[test]
 fn chains_of_constant_fields_are_paths() {
     assert_eq!(
         paths_of("steps.a.output.b + event.data['x y'].`c-d`"),
-        ["steps.a.output.b 3/3", "event.data.x y.c-d 3/3"]
+        ["steps.a.output.b 3/3", "event.data[\"x y\"][\"c-d\"] 3/3"]
     );
     assert_eq!(paths_of("run.id == run.id && now > timestamp(0)"), ["run.id 1/1", "now 0/0"]);
     assert_eq!(paths_of("input.list[0].name + input[input.key]"), ["input.list 1/1", "input 0/0", "input.key 1/1"]);
     assert_eq!(paths_of("input.list.filter(x, x.name == item.name)"), ["input.list 1/1", "item.name 1/1"]);
     assert_eq!(paths_of("[event].map(event, event.dta)"), ["event 0/0"]);
+    let expression = Expression::parse("steps.a.output['1b']").unwrap();
+    let path = &expression.referenced_paths()[0];
+    assert_eq!((path.root(), path.keys().collect::<Vec<_>>()), ("steps", vec!["a", "output", "1b"]));
+    assert_eq!(path.to_string(), "steps.a.output[\"1b\"]");
     assert!(paths_of("1 + 2").is_empty());
 }
 
