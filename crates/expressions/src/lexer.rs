@@ -6,7 +6,7 @@ use super::ExpressionError;
 pub const SOURCE_BYTES_MAX: usize = 2_048;
 /// The parser recurses: these limits keep it within a tenth of a thread's stack.
 const TOKENS_MAX: usize = 256;
-const NESTING_MAX: usize = 24;
+const NESTING_MAX: usize = 32;
 
 /// Longer signs come first.
 const SIGNS: [&str; 25] = [
@@ -34,7 +34,13 @@ pub enum TokenKind<'s> {
         body: &'s str,
         raw: bool,
     },
-    Bytes,
+    /// As for a text.
+    Bytes {
+        body: &'s str,
+        raw: bool,
+    },
+    /// A name between backticks, for a field that is no word.
+    QuotedName(&'s str),
     End,
     /// No token starts here, for this reason.
     Invalid(&'static str),
@@ -148,6 +154,9 @@ fn scan_token(rest: &str) -> (TokenKind<'_>, usize) {
     if is_word_letter(first) {
         return scan_word(rest);
     }
+    if first == '`' {
+        return scan_quoted_name(rest);
+    }
     match SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
         Some(sign) => (TokenKind::Sign, sign.len()),
         None if first == '&' => (TokenKind::Invalid("Unexpected single '&': and is '&&'."), 1),
@@ -175,6 +184,17 @@ fn scan_word(rest: &str) -> (TokenKind<'_>, usize) {
     (kind, length)
 }
 
+/// As in CEL: letters, digits, spaces and some signs.
+fn scan_quoted_name(rest: &str) -> (TokenKind<'_>, usize) {
+    let is_allowed = |letter: char| is_word_letter(letter) || matches!(letter, '.' | '-' | '/' | ' ');
+    match rest[1..].split_once('`') {
+        Some((name, _)) if !name.is_empty() && name.chars().all(is_allowed) => {
+            (TokenKind::QuotedName(name), name.len() + 2)
+        }
+        _ => (TokenKind::Invalid("Between backticks is a name of letters, digits, spaces and _ . - / signs."), 1),
+    }
+}
+
 /// A string or bytes literal: `r` before it leaves backslashes alone, `b` makes it bytes, and three quotes enclose quotes.
 fn scan_text(rest: &str) -> Option<(TokenKind<'_>, usize)> {
     let prefix_length = rest.bytes().take(3).position(|letter| matches!(letter, b'\'' | b'"'))?;
@@ -188,7 +208,8 @@ fn scan_text(rest: &str) -> Option<(TokenKind<'_>, usize)> {
     let (quotes, body) = quoted.split_at(quotes_length);
     let end = if raw { body.find(quotes) } else { find_unescaped(body, quotes) };
     let Some(end) = end else { return Some((TokenKind::Invalid("Unterminated text."), rest.len())) };
-    let kind = if prefix.contains('b') { TokenKind::Bytes } else { TokenKind::Text { body: &body[..end], raw } };
+    let body = &body[..end];
+    let kind = if prefix.contains('b') { TokenKind::Bytes { body, raw } } else { TokenKind::Text { body, raw } };
     Some((kind, prefix_length + 2 * quotes_length + end))
 }
 
@@ -231,54 +252,4 @@ fn scan_number(rest: &str) -> (TokenKind<'_>, usize) {
         return (TokenKind::Invalid("A number cannot be followed by letters."), end);
     }
     (kind, end)
-}
-
-/// The integer that is written in decimal or hexadecimal digits; `None` if it is out of range.
-pub fn parse_integer(digits: &str) -> Option<u64> {
-    match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-        Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16).ok(),
-        None => digits.parse().ok(),
-    }
-}
-
-/// The text that a string literal stands for; `None` if an escape is wrong.
-pub fn unescape_text(body: &str, raw: bool) -> Option<String> {
-    // A line ends the same way wherever the expression was written.
-    let body = body.replace("\r\n", "\n").replace('\r', "\n");
-    if raw {
-        return Some(body);
-    }
-    let mut text = String::with_capacity(body.len());
-    let mut rest = body.as_str();
-    while let Some((before, escape)) = rest.split_once('\\') {
-        text.push_str(before);
-        let (letter, length) = unescape_letter(escape)?;
-        text.push(letter);
-        rest = &escape[length..];
-    }
-    text.push_str(rest);
-    Some(text)
-}
-
-/// The letter that the escape after a backslash stands for, and the escape's length.
-fn unescape_letter(escape: &str) -> Option<(char, usize)> {
-    let coded = |digits: std::ops::Range<usize>, radix: u32| {
-        let code = escape.get(digits.clone()).filter(|code| code.bytes().all(|digit| digit.is_ascii_alphanumeric()))?;
-        Some((char::from_u32(u32::from_str_radix(code, radix).ok()?)?, digits.end))
-    };
-    match escape.chars().next()? {
-        'a' => Some(('\x07', 1)),
-        'b' => Some(('\x08', 1)),
-        'f' => Some(('\x0C', 1)),
-        'n' => Some(('\n', 1)),
-        'r' => Some(('\r', 1)),
-        't' => Some(('\t', 1)),
-        'v' => Some(('\x0B', 1)),
-        letter @ ('\\' | '\'' | '"' | '`' | '?') => Some((letter, 1)),
-        'x' | 'X' => coded(1..3, 16),
-        'u' => coded(1..5, 16),
-        'U' => coded(1..9, 16),
-        '0'..='3' => coded(0..3, 8),
-        _ => None,
-    }
 }

@@ -4,17 +4,20 @@
 //! and the evaluation by a `CostMeter`. Names and functions are checked once. Crates that do this have no budget, copy their
 //! inputs, and can be made to exhaust stack and memory; the tests compare syntax and results with one, `cel`.
 //!
-//! Left out: bytes, protocol buffer messages, optional values, and patterns that are not literals. Where CEL leaves a
-//! choice, this crate does what `cel-go` does.
+//! Besides the core there are the extensions of `cel-go` for optional values, texts, lists, numbers, encodings, bindings,
+//! macros of two variables, and network addresses. Left out: protocol buffer messages and enums, and patterns that are not
+//! literals. Where CEL leaves a choice, this crate does what `cel-go` does.
 
 mod error;
 mod eval;
 mod functions;
 mod lexer;
+mod literal;
 mod meter;
 mod node;
 mod operators;
 mod parse;
+mod paths;
 pub mod pattern;
 mod value;
 
@@ -22,6 +25,7 @@ pub use self::error::ExpressionError;
 pub use self::functions::{FUNCTIONS, FunctionSpec};
 pub use self::lexer::{SOURCE_BYTES_MAX, end_of_template};
 pub use self::meter::CostMeter;
+pub use self::paths::ReferencedPath;
 
 use kernel::base::Timestamp;
 use serde_json::Value;
@@ -34,6 +38,7 @@ pub struct Expression {
     node: ExpressionNode,
     roots: Vec<Root>,
     steps: Vec<String>,
+    paths: Vec<ReferencedPath>,
 }
 
 /// The values that expressions can read.
@@ -46,6 +51,8 @@ pub struct ExpressionScope<'a> {
     pub steps: &'a Value,
     pub run: &'a Value,
     pub now: Timestamp,
+    /// The item of a `foreach` and its index, within one.
+    pub item: Option<(&'a Value, i64)>,
 }
 
 impl Expression {
@@ -59,9 +66,21 @@ impl Expression {
         self.steps.iter().map(String::as_str)
     }
 
-    /// Those of `input`, `event`, `steps`, `run` and `now` that the expression reads, each once.
+    /// Those of `input`, `event`, `steps`, `run`, `now`, `item` and `index` that the expression reads, each once.
     pub fn referenced_roots(&self) -> impl Iterator<Item = &str> {
         self.roots.iter().map(|root| root.name())
+    }
+
+    /// The paths below the roots that the expression reads, such as `event.data.subject`, each once.
+    pub fn referenced_paths(&self) -> &[ReferencedPath] {
+        &self.paths
+    }
+
+    /// About how many bytes the expression holds, its compiled patterns included.
+    pub fn heap_bytes(&self) -> usize {
+        let of_paths: usize = self.paths.iter().map(ReferencedPath::heap_bytes).sum();
+        let of_steps: usize = self.steps.iter().map(|step| size_of::<String>() + step.len()).sum();
+        self.node.heap_bytes() + of_paths + of_steps + self.roots.len()
     }
 
     pub fn eval_to_json(&self, scope: &ExpressionScope<'_>, meter: &mut CostMeter) -> Result<Value, ExpressionError> {

@@ -1,6 +1,6 @@
 //! The syntax tree that is evaluated: names are resolved, functions are known, patterns are compiled.
 
-use super::functions::Function;
+use super::functions::FunctionSpec;
 use super::pattern::CompiledPattern;
 
 #[derive(Debug)]
@@ -10,10 +10,14 @@ pub enum ExpressionNode {
     /// The variable of a macro: its index among the locals, and its name.
     Local(usize, Box<str>),
     Select(Box<ExpressionNode>, Box<str>),
+    /// `value.?field`
+    OptionalSelect(Box<ExpressionNode>, Box<str>),
     Has(Box<ExpressionNode>, Box<str>),
     Index(Box<[ExpressionNode; 2]>),
-    List(Vec<ExpressionNode>),
-    Map(Vec<(ExpressionNode, ExpressionNode)>),
+    /// `value[?key]`
+    OptionalIndex(Box<[ExpressionNode; 2]>),
+    List(Vec<ListElement>),
+    Map(Vec<MapEntry>),
     Not(Box<ExpressionNode>),
     Negate(Box<ExpressionNode>),
     And(Box<[ExpressionNode; 2]>),
@@ -21,9 +25,27 @@ pub enum ExpressionNode {
     If(Box<[ExpressionNode; 3]>),
     Binary(Operator, Box<[ExpressionNode; 2]>),
     /// The receiver before the dot is the first argument.
-    Call(Function, Vec<ExpressionNode>),
+    Call(&'static FunctionSpec, Vec<ExpressionNode>),
     Matches(Box<ExpressionNode>, Box<CompiledPattern>),
     Loop(Box<Loop>),
+    Bind(Box<Bind>),
+    /// `optMap` and `optFlatMap`.
+    OptionalMap(Box<OptionalMap>),
+}
+
+#[derive(Debug)]
+pub struct ListElement {
+    pub value: ExpressionNode,
+    /// `[?value]`: an optional value, which is left out if there is none.
+    pub optional: bool,
+}
+
+#[derive(Debug)]
+pub struct MapEntry {
+    pub key: ExpressionNode,
+    pub value: ExpressionNode,
+    /// `{?key: value}`
+    pub optional: bool,
 }
 
 #[derive(Debug)]
@@ -34,6 +56,7 @@ pub enum Literal {
     Uint(u64),
     Double(f64),
     Text(Box<str>),
+    Bytes(Box<[u8]>),
     Type(&'static str),
 }
 
@@ -44,10 +67,12 @@ pub enum Root {
     Steps,
     Run,
     Now,
+    Item,
+    Index,
 }
 
 impl Root {
-    pub const ALL: [Root; 5] = [Root::Input, Root::Event, Root::Steps, Root::Run, Root::Now];
+    pub const ALL: [Root; 7] = [Root::Input, Root::Event, Root::Steps, Root::Run, Root::Now, Root::Item, Root::Index];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -56,6 +81,8 @@ impl Root {
             Root::Steps => "steps",
             Root::Run => "run",
             Root::Now => "now",
+            Root::Item => "item",
+            Root::Index => "index",
         }
     }
 }
@@ -108,11 +135,13 @@ impl Operator {
 pub struct Loop {
     pub kind: LoopKind,
     pub range: ExpressionNode,
-    /// The index of the loop's variable among the locals.
+    /// The index of the loop's first variable among the locals.
     pub local_index: usize,
-    /// Selects the elements of the resulting list.
+    /// With two variables, the first is the index or the key, and the second the element or the value.
+    pub has_two_variables: bool,
+    /// Selects the elements of the result.
     pub filter: Option<ExpressionNode>,
-    /// The new element, or the predicate of a quantifier.
+    /// The new element, the predicate of a quantifier, or the key to sort by.
     pub body: ExpressionNode,
 }
 
@@ -122,34 +151,92 @@ pub enum LoopKind {
     Exists,
     ExistsOne,
     List,
+    /// Makes a map with the same keys.
+    Map,
+    /// Makes a map of the entries of other maps.
+    MapEntries,
+    SortBy,
+}
+
+/// `cel.bind(name, value, body)`
+#[derive(Debug)]
+pub struct Bind {
+    pub local_index: usize,
+    pub value: ExpressionNode,
+    pub body: ExpressionNode,
+}
+
+#[derive(Debug)]
+pub struct OptionalMap {
+    pub operand: ExpressionNode,
+    pub local_index: usize,
+    pub body: ExpressionNode,
+    /// Whether the body is an optional value itself.
+    pub flat: bool,
 }
 
 impl ExpressionNode {
-    /// How deep nodes are nested, this one included.
-    pub fn depth(&self) -> usize {
-        let deepest = |nodes: &[ExpressionNode]| nodes.iter().map(ExpressionNode::depth).max().unwrap_or(0);
-        let below = match self {
-            ExpressionNode::Literal(_) | ExpressionNode::Root(_) | ExpressionNode::Local(..) => 0,
+    /// Calls this with each node directly below.
+    pub fn visit_children<'n>(&'n self, visit: &mut dyn FnMut(&'n ExpressionNode)) {
+        match self {
+            ExpressionNode::Literal(_) | ExpressionNode::Root(_) | ExpressionNode::Local(..) => {}
             ExpressionNode::Select(operand, _)
+            | ExpressionNode::OptionalSelect(operand, _)
             | ExpressionNode::Has(operand, _)
             | ExpressionNode::Not(operand)
             | ExpressionNode::Negate(operand)
-            | ExpressionNode::Matches(operand, _) => operand.depth(),
+            | ExpressionNode::Matches(operand, _) => visit(operand),
             ExpressionNode::Index(pair)
+            | ExpressionNode::OptionalIndex(pair)
             | ExpressionNode::And(pair)
             | ExpressionNode::Or(pair)
-            | ExpressionNode::Binary(_, pair) => deepest(&pair[..]),
-            ExpressionNode::If(parts) => deepest(&parts[..]),
-            ExpressionNode::List(nodes) | ExpressionNode::Call(_, nodes) => deepest(nodes),
-            ExpressionNode::Map(entries) => {
-                entries.iter().map(|(key, value)| key.depth().max(value.depth())).max().unwrap_or(0)
-            }
+            | ExpressionNode::Binary(_, pair) => pair.iter().for_each(visit),
+            ExpressionNode::If(parts) => parts.iter().for_each(visit),
+            ExpressionNode::Call(_, nodes) => nodes.iter().for_each(visit),
+            ExpressionNode::List(elements) => elements.iter().for_each(|element| visit(&element.value)),
+            ExpressionNode::Map(entries) => entries.iter().for_each(|entry| {
+                visit(&entry.key);
+                visit(&entry.value);
+            }),
             ExpressionNode::Loop(inner) => {
-                let filter = inner.filter.as_ref().map_or(0, ExpressionNode::depth);
-                inner.range.depth().max(filter).max(inner.body.depth())
+                visit(&inner.range);
+                inner.filter.iter().for_each(&mut *visit);
+                visit(&inner.body);
             }
-        };
+            ExpressionNode::Bind(bind) => {
+                visit(&bind.value);
+                visit(&bind.body);
+            }
+            ExpressionNode::OptionalMap(map) => {
+                visit(&map.operand);
+                visit(&map.body);
+            }
+        }
+    }
+
+    /// How deep nodes are nested, this one included.
+    pub fn depth(&self) -> usize {
+        let mut below = 0;
+        self.visit_children(&mut |child| below = below.max(child.depth()));
         below + 1
+    }
+
+    /// About how many bytes the node holds beside its own size, with all below it.
+    pub fn heap_bytes(&self) -> usize {
+        let own = match self {
+            ExpressionNode::Literal(Literal::Text(text)) => text.len(),
+            ExpressionNode::Literal(Literal::Bytes(bytes)) => bytes.len(),
+            ExpressionNode::Local(_, name)
+            | ExpressionNode::Select(_, name)
+            | ExpressionNode::OptionalSelect(_, name)
+            | ExpressionNode::Has(_, name) => name.len(),
+            ExpressionNode::Matches(_, pattern) => pattern.heap_bytes(),
+            ExpressionNode::Loop(_) => size_of::<Loop>(),
+            _ => 0,
+        };
+        let mut bytes = own;
+        self.visit_children(&mut |child| bytes += NODE_BYTES + child.heap_bytes());
+        bytes
     }
 
     /// The source of a name, or of fields and elements selected from one. Other nodes have none.
@@ -158,6 +245,7 @@ impl ExpressionNode {
             ExpressionNode::Root(root) => Some(root.name().to_owned()),
             ExpressionNode::Local(_, name) => Some(name.to_string()),
             ExpressionNode::Select(operand, key) => Some(format!("{}.{key}", operand.source_path()?)),
+            ExpressionNode::OptionalSelect(operand, key) => Some(format!("{}.?{key}", operand.source_path()?)),
             ExpressionNode::Index(pair) => {
                 let operand = pair[0].source_path()?;
                 Some(match &pair[1] {
@@ -170,3 +258,6 @@ impl ExpressionNode {
         }
     }
 }
+
+/// A node, and what the allocator and a place in a list of nodes add to it.
+const NODE_BYTES: usize = size_of::<ExpressionNode>() + 24;

@@ -1,59 +1,75 @@
 //! Conversions between types.
 
-use kernel::base::Timestamp;
-
-use super::super::value::{CelText, CelValue, double_text, span_text};
+use super::super::value::{CelText, CelTime, CelValue, double_text, span_text};
 use super::super::{CostMeter, ExpressionError};
-use super::{Function, span, time};
+use super::{CallResult, span};
 
 /// A longer text is no number, timestamp, duration or bool.
 const TEXT_BYTES_MAX: usize = 100;
 
-pub fn convert_value<'a>(
-    function: Function,
-    value: &CelValue<'a>,
-    meter: &mut CostMeter,
-) -> Result<Option<CelValue<'a>>, ExpressionError> {
-    if let (CelValue::Text(text), false) = (value, function == Function::String) {
-        meter.charge_bytes(text.len().min(TEXT_BYTES_MAX))?;
-        return parse_text(function, text).map(Some);
-    }
-    match function {
-        Function::Int => to_int(value),
-        Function::Uint => to_uint(value),
-        Function::Double => Ok(to_double(value)),
-        Function::String => Ok(to_text(value)),
-        Function::Bool => Ok(matches!(value, CelValue::Bool(_)).then(|| value.clone())),
-        Function::Timestamp => match value {
-            CelValue::Time(_) => Ok(Some(value.clone())),
-            CelValue::Int(seconds) => time::checked_time(seconds.checked_mul(1_000)).map(Some),
-            _ => Ok(None),
-        },
-        Function::Duration => Ok(matches!(value, CelValue::Span(_)).then(|| value.clone())),
+/// The type that a value is converted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conversion {
+    Int,
+    Uint,
+    Double,
+    Text,
+    Bytes,
+    Bool,
+    Timestamp,
+    Duration,
+}
+
+pub fn convert<'a>(to: Conversion, arguments: &[CelValue<'a>], meter: &mut CostMeter) -> CallResult<'a> {
+    let [value] = arguments else { return Ok(None) };
+    match (to, value) {
+        (Conversion::Text, value) => to_text(value, meter),
+        (Conversion::Bytes, CelValue::Text(text)) => {
+            meter.charge_bytes(text.len())?;
+            Ok(Some(CelValue::Bytes(text.as_bytes().into())))
+        }
+        (_, CelValue::Text(text)) => {
+            meter.charge_bytes(text.len().min(TEXT_BYTES_MAX))?;
+            parse_text(to, text).map(Some)
+        }
+        (Conversion::Int, value) => to_int(value),
+        (Conversion::Uint, value) => to_uint(value),
+        (Conversion::Double, value) => Ok(to_double(value)),
+        (Conversion::Timestamp, CelValue::Int(seconds)) => time_value(CelTime::new(*seconds, 0)).map(Some),
+        (Conversion::Bool, CelValue::Bool(_))
+        | (Conversion::Bytes, CelValue::Bytes(_))
+        | (Conversion::Timestamp, CelValue::Time(_))
+        | (Conversion::Duration, CelValue::Span(_)) => Ok(Some(value.clone())),
         _ => Ok(None),
     }
 }
 
-fn parse_text<'a>(function: Function, text: &str) -> Result<CelValue<'a>, ExpressionError> {
+fn time_value<'a>(time: Option<CelTime>) -> Result<CelValue<'a>, ExpressionError> {
+    time.map(CelValue::Time).ok_or_else(|| ExpressionError::failed("A time must be within the years 1 to 9999."))
+}
+
+fn parse_text<'a>(to: Conversion, text: &str) -> Result<CelValue<'a>, ExpressionError> {
     let no = |what: &str| Err(ExpressionError::failed(format!("The text is not {what}.")));
     let text = if text.len() > TEXT_BYTES_MAX { "" } else { text };
-    match function {
-        Function::Int => text.parse().map(CelValue::Int).or_else(|_| no("an integer")),
-        Function::Uint => text.parse().map(CelValue::Uint).or_else(|_| no("an integer that is not negative")),
-        Function::Double => text.parse().map(CelValue::Double).or_else(|_| no("a number")),
-        Function::Bool => match text {
+    match to {
+        Conversion::Int => text.parse().map(CelValue::Int).or_else(|_| no("an integer")),
+        Conversion::Uint if text.starts_with('+') => no("an integer without a sign"),
+        Conversion::Uint => text.parse().map(CelValue::Uint).or_else(|_| no("an integer that is not negative")),
+        Conversion::Double => text.parse().map(CelValue::Double).or_else(|_| no("a number")),
+        Conversion::Bool => match text {
             "true" | "True" | "TRUE" | "t" | "1" => Ok(CelValue::Bool(true)),
             "false" | "False" | "FALSE" | "f" | "0" => Ok(CelValue::Bool(false)),
             _ => no("true or false"),
         },
-        Function::Timestamp => match Timestamp::parse(text) {
-            Some(at) => time::checked_time(Some(at.as_millis())),
-            None => no("an RFC 3339 time such as 2026-01-02T03:04:05Z"),
-        },
-        Function::Duration => {
-            span::parse_span(text).map(CelValue::Span).map_or_else(|| no("a duration such as 1h30m"), Ok)
+        Conversion::Timestamp => {
+            let time = CelTime::parse(text).map(CelValue::Time);
+            time.map_or_else(|| no("an RFC 3339 time such as 2026-01-02T03:04:05Z, of the years 1 to 9999"), Ok)
         }
-        _ => no("convertible"),
+        Conversion::Duration => {
+            let span = span::parse_span(text).map(CelValue::Span);
+            span.map_or_else(|| no("a duration such as 1h30m, of at most 292 years"), Ok)
+        }
+        Conversion::Text | Conversion::Bytes => no("convertible"),
     }
 }
 
@@ -65,7 +81,7 @@ fn out_of_range<T>() -> Result<T, ExpressionError> {
     Err(ExpressionError::failed("The number is out of range."))
 }
 
-fn to_int<'a>(value: &CelValue<'a>) -> Result<Option<CelValue<'a>>, ExpressionError> {
+fn to_int<'a>(value: &CelValue<'a>) -> CallResult<'a> {
     Ok(Some(CelValue::Int(match value {
         CelValue::Int(int) => *int,
         CelValue::Uint(uint) => i64::try_from(*uint).or_else(|_| out_of_range())?,
@@ -75,13 +91,12 @@ fn to_int<'a>(value: &CelValue<'a>) -> Result<Option<CelValue<'a>>, ExpressionEr
         )]
         CelValue::Double(double) if *double > -INT_END && *double < INT_END => *double as i64,
         CelValue::Double(_) => out_of_range()?,
-        CelValue::Time(time) => time.as_millis().div_euclid(1_000),
-        CelValue::Span(ms) => ms / 1_000,
+        CelValue::Time(time) => time.seconds(),
         _ => return Ok(None),
     })))
 }
 
-fn to_uint<'a>(value: &CelValue<'a>) -> Result<Option<CelValue<'a>>, ExpressionError> {
+fn to_uint<'a>(value: &CelValue<'a>) -> CallResult<'a> {
     Ok(Some(CelValue::Uint(match value {
         CelValue::Uint(uint) => *uint,
         CelValue::Int(int) => u64::try_from(*int).or_else(|_| out_of_range())?,
@@ -105,15 +120,22 @@ fn to_double<'a>(value: &CelValue<'a>) -> Option<CelValue<'a>> {
     }))
 }
 
-fn to_text<'a>(value: &CelValue<'a>) -> Option<CelValue<'a>> {
-    Some(match value {
+fn to_text<'a>(value: &CelValue<'a>, meter: &mut CostMeter) -> CallResult<'a> {
+    Ok(Some(match value {
         CelValue::Text(text) => CelValue::Text(text.clone()),
         CelValue::Bool(yes) => CelValue::Text(CelText::Borrowed(if *yes { "true" } else { "false" })),
         CelValue::Int(int) => CelValue::shared_text(int.to_string()),
         CelValue::Uint(uint) => CelValue::shared_text(uint.to_string()),
         CelValue::Double(double) => CelValue::shared_text(double_text(*double)),
-        CelValue::Time(time) => CelValue::shared_text(time.to_string()),
-        CelValue::Span(ms) => CelValue::shared_text(span_text(*ms)),
-        _ => return None,
-    })
+        CelValue::Time(time) => CelValue::shared_text(time.to_text(0)),
+        CelValue::Span(nanoseconds) => CelValue::shared_text(span_text(*nanoseconds)),
+        CelValue::Ip(address) => CelValue::shared_text(address.to_string()),
+        CelValue::Cidr(range) => CelValue::shared_text(range.to_string()),
+        CelValue::Bytes(bytes) => {
+            meter.charge_bytes(bytes.len())?;
+            let text = std::str::from_utf8(bytes).map_err(|_| ExpressionError::failed("The bytes are not UTF-8."));
+            CelValue::shared_text(text?)
+        }
+        _ => return Ok(None),
+    }))
 }

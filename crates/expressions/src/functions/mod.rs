@@ -2,16 +2,30 @@
 //! changes the meaning of a stored definition.
 
 mod convert;
-pub(super) mod span;
+mod encode;
+pub(super) mod format;
+mod lists;
+mod math;
+mod network;
+mod optional;
+mod span;
+mod table;
 mod text;
-pub(super) mod time;
+mod time;
 
-use super::value::{CelText, CelValue, SLOT_BYTES};
+use std::fmt;
+
+pub use self::lists::sort_by_keys;
+pub use self::table::FUNCTIONS;
+
+use super::node::{ExpressionNode, Literal};
+use super::parse::macro_names;
+use super::value::{CelText, CelTime, CelValue};
 use super::{CostMeter, ExpressionError};
 
 /// A function, for the documentation and for the check of calls.
-#[derive(Debug)]
 pub struct FunctionSpec {
+    /// With its namespace, as in `math.abs`.
     pub name: &'static str,
     pub example: &'static str,
     pub about: &'static str,
@@ -19,7 +33,14 @@ pub struct FunctionSpec {
     pub arguments: (usize, usize),
     /// Whether it is called on a receiver, as a global function, or both.
     pub call_style: CallStyle,
-    function: Function,
+    pub(super) callee: Callee,
+    check: LiteralCheck,
+}
+
+impl fmt::Debug for FunctionSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,117 +50,56 @@ pub enum CallStyle {
     Both,
 }
 
+/// Which literals of a call are checked when the expression is parsed: what fails with them would always fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Function {
-    Size,
-    Contains,
-    StartsWith,
-    EndsWith,
+enum LiteralCheck {
+    Nothing,
+    /// The only argument, a text.
+    Text,
+    /// A time zone, after a time.
+    Zone,
+    /// An address or a range of them, after a range.
+    Address,
+    Format,
+}
+
+/// The result of a call; `None` if the function does not take arguments of these types.
+pub(super) type CallResult<'a> = Result<Option<CelValue<'a>>, ExpressionError>;
+
+pub(super) type StrictCall = for<'a> fn(&[CelValue<'a>], &mut CostMeter) -> CallResult<'a>;
+
+/// Of functions whose work is one step, and which cannot fail.
+pub(super) type SimpleCall = for<'a> fn(&[CelValue<'a>]) -> Option<CelValue<'a>>;
+
+/// What a call runs.
+#[derive(Clone, Copy)]
+pub(super) enum Callee {
+    /// All arguments are evaluated first.
+    Strict(StrictCall),
+    Simple(SimpleCall),
     /// The pattern is compiled when the expression is parsed.
     Matches,
-    LowerAscii,
-    UpperAscii,
-    Trim,
-    Split,
-    Join,
-    Replace,
-    Substring,
-    IndexOf,
-    Int,
-    Uint,
-    Double,
-    String,
-    Bool,
-    Dyn,
-    Type,
-    Timestamp,
-    Duration,
-    Part(TimePart),
+    /// The second argument is evaluated if the first, an optional value, has none.
+    Or,
+    /// The same, with a result that is not optional.
+    OrValue,
 }
 
-/// A part of a timestamp or of a duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimePart {
-    FullYear,
-    Month,
-    Date,
-    DayOfMonth,
-    DayOfWeek,
-    DayOfYear,
-    Hours,
-    Minutes,
-    Seconds,
-    Milliseconds,
-}
-
-const fn function_spec(
-    name: &'static str,
-    called: CallStyle,
-    arguments: (usize, usize),
-    function: Function,
-    example: &'static str,
-    about: &'static str,
-) -> FunctionSpec {
-    FunctionSpec { name, example, about, arguments, call_style: called, function }
-}
-
-const fn time_part_spec(
-    name: &'static str,
-    part: TimePart,
-    example: &'static str,
-    about: &'static str,
-) -> FunctionSpec {
-    function_spec(name, CallStyle::Receiver, (1, 2), Function::Part(part), example, about)
-}
-
-use CallStyle::{Both, Global, Receiver};
-
-/// Every function. `has`, `all`, `exists`, `exists_one`, `map` and `filter` are not here: they are macros of CEL.
-#[rustfmt::skip]
-pub const FUNCTIONS: &[FunctionSpec] = &[
-    function_spec("size", Both, (1, 1), Function::Size, "event.data.tags.size()", "Characters of a text, elements of a list, entries of a map."),
-    function_spec("contains", Receiver, (2, 2), Function::Contains, "input.subject.contains('disk')", "Whether a text has another in it."),
-    function_spec("startsWith", Receiver, (2, 2), Function::StartsWith, "input.host.startsWith('db-')", "Whether a text starts with another."),
-    function_spec("endsWith", Receiver, (2, 2), Function::EndsWith, "input.host.endsWith('.local')", "Whether a text ends with another."),
-    function_spec("matches", Both, (2, 2), Function::Matches, "input.host.matches('^db-[0-9]+$')", "Whether a pattern (RE2) is found in a text; the pattern is a literal."),
-    function_spec("lowerAscii", Receiver, (1, 1), Function::LowerAscii, "'Ab'.lowerAscii()", "A to Z in small letters."),
-    function_spec("upperAscii", Receiver, (1, 1), Function::UpperAscii, "'Ab'.upperAscii()", "a to z in capitals."),
-    function_spec("trim", Receiver, (1, 1), Function::Trim, "' a '.trim()", "Without white space at both ends."),
-    function_spec("split", Receiver, (2, 3), Function::Split, "'a,b'.split(',')", "The parts between separators, at most so many."),
-    function_spec("join", Receiver, (1, 2), Function::Join, "['a', 'b'].join(', ')", "The texts of a list as one."),
-    function_spec("replace", Receiver, (3, 4), Function::Replace, "'a-b'.replace('-', '_')", "Each occurrence replaced, or the first so many."),
-    function_spec("substring", Receiver, (2, 3), Function::Substring, "'abcd'.substring(1, 3)", "From a character, up to another that is not included."),
-    function_spec("indexOf", Receiver, (2, 3), Function::IndexOf, "'abcd'.indexOf('c')", "At which character a text is found, -1 if nowhere."),
-    function_spec("int", Global, (1, 1), Function::Int, "int('12')", "A number or a text as an integer; a time in seconds since 1970."),
-    function_spec("uint", Global, (1, 1), Function::Uint, "uint('12')", "The same, not negative."),
-    function_spec("double", Global, (1, 1), Function::Double, "double('1.5')", "A number or a text as a floating point number."),
-    function_spec("string", Global, (1, 1), Function::String, "string(12)", "A number, bool, time or duration as text."),
-    function_spec("bool", Global, (1, 1), Function::Bool, "bool('true')", "A text as true or false."),
-    function_spec("dyn", Global, (1, 1), Function::Dyn, "dyn(1)", "The value itself."),
-    function_spec("type", Global, (1, 1), Function::Type, "type(input.n) == int", "The type of a value."),
-    function_spec("timestamp", Global, (1, 1), Function::Timestamp, "timestamp('2026-01-02T03:04:05Z')", "A time, from RFC 3339 or seconds since 1970."),
-    function_spec("duration", Global, (1, 1), Function::Duration, "now + duration('1h30m')", "A length of time, of h, m, s and ms."),
-    time_part_spec("getFullYear", TimePart::FullYear, "now.getFullYear()", "The year."),
-    time_part_spec("getMonth", TimePart::Month, "now.getMonth()", "The month, from 0."),
-    time_part_spec("getDate", TimePart::Date, "now.getDate()", "The day of the month, from 1."),
-    time_part_spec("getDayOfMonth", TimePart::DayOfMonth, "now.getDayOfMonth()", "The day of the month, from 0."),
-    time_part_spec("getDayOfWeek", TimePart::DayOfWeek, "now.getDayOfWeek('Europe/Berlin')", "The day of the week, from 0, Sunday."),
-    time_part_spec("getDayOfYear", TimePart::DayOfYear, "now.getDayOfYear()", "The day of the year, from 0."),
-    time_part_spec("getHours", TimePart::Hours, "now.getHours('+02:00')", "The hour of a time; whole hours of a duration."),
-    time_part_spec("getMinutes", TimePart::Minutes, "now.getMinutes()", "The minute of a time; whole minutes of a duration."),
-    time_part_spec("getSeconds", TimePart::Seconds, "now.getSeconds()", "The second of a time; whole seconds of a duration."),
-    time_part_spec("getMilliseconds", TimePart::Milliseconds, "now.getMilliseconds()", "The milliseconds after the second."),
-];
-
-/// The cost of looking up a time zone, beside the step.
-const ZONE_BYTES: usize = 64;
+/// The budget of a call that is tried when the expression is parsed.
+const CHECK_STEPS: u32 = 100;
+const CHECK_BYTES: usize = 16 << 10;
 
 /// The function of this name, or why it cannot be called with these arguments.
-pub fn get_function(name: &str, on_something: bool, arguments: usize) -> Result<Function, String> {
-    let row = FUNCTIONS.iter().find(|row| row.name == name);
-    let Some(row) = row else {
-        let near = FUNCTIONS.iter().map(|row| (strsim::damerau_levenshtein(row.name, name), row.name)).min();
-        let hint = near.filter(|(distance, _)| *distance <= 2).map(|(_, near)| format!(" Did you mean {near}?"));
+pub fn get_function(name: &str, on_something: bool, arguments: usize) -> Result<&'static FunctionSpec, String> {
+    let mut rows = FUNCTIONS.iter().filter(|row| row.name == name);
+    let fits = |row: &&FunctionSpec| match row.call_style {
+        CallStyle::Receiver => on_something,
+        CallStyle::Global => !on_something,
+        CallStyle::Both => true,
+    };
+    // Only `ip` has two rows, one for each style.
+    let Some(row) = rows.clone().find(fits).or_else(|| rows.next()) else {
+        let hint = suggest_name(name).map(|near| format!(" Did you mean {near}?"));
         return Err(format!("There is no function {name}.{}", hint.unwrap_or_default()));
     };
     match (row.call_style, on_something) {
@@ -150,56 +110,60 @@ pub fn get_function(name: &str, on_something: bool, arguments: usize) -> Result<
     if !(row.arguments.0..=row.arguments.1).contains(&arguments) {
         return Err(format!("{name} takes another number of arguments: {}.", row.example));
     }
-    Ok(row.function)
+    Ok(row)
 }
 
-pub fn function_name(function: Function) -> &'static str {
-    FUNCTIONS.iter().find(|row| row.function == function).map_or("", |row| row.name)
+/// A function or macro whose name, or the part after its namespace, is almost this one.
+fn suggest_name(name: &str) -> Option<&'static str> {
+    let known = FUNCTIONS.iter().map(|row| row.name).chain(macro_names());
+    let near = known.filter_map(|known| {
+        let last_part = known.rsplit('.').next().unwrap_or(known);
+        let fitting = [known, last_part].into_iter().filter(|part| part.len().abs_diff(name.len()) <= 2);
+        Some((fitting.map(|part| strsim::damerau_levenshtein(part, name)).min()?, known))
+    });
+    near.min().filter(|(distance, _)| *distance <= 2).map(|(_, known)| known)
+}
+
+/// Whether there are functions `name.…`.
+pub fn is_namespace(name: &str) -> bool {
+    let of_functions = FUNCTIONS.iter().filter_map(|row| row.name.split_once('.'));
+    name == "cel" || of_functions.into_iter().any(|(namespace, _)| namespace == name)
+}
+
+/// What is wrong with the literals among the arguments.
+pub fn check_literals(function: &'static FunctionSpec, arguments: &[ExpressionNode]) -> Result<(), String> {
+    let literal = |at: usize| match arguments.get(at) {
+        Some(ExpressionNode::Literal(Literal::Text(text))) => Some(CelValue::Text(CelText::Borrowed(text))),
+        _ => None,
+    };
+    let tried = match function.check {
+        LiteralCheck::Nothing => None,
+        LiteralCheck::Format => return format::check_format(arguments),
+        LiteralCheck::Text => literal(0).map(|text| vec![text]),
+        LiteralCheck::Zone => literal(1).map(|zone| vec![CelValue::Time(CelTime::EPOCH), zone]),
+        LiteralCheck::Address => literal(1).map(|text| vec![network::any_range(), text]),
+    };
+    let mut meter = CostMeter::new(CHECK_STEPS, CHECK_BYTES);
+    match tried {
+        Some(arguments) => call_function(function, &arguments, &mut meter).map(drop).map_err(|error| error.to_string()),
+        None => Ok(()),
+    }
 }
 
 pub fn call_function<'a>(
-    function: Function,
+    function: &'static FunctionSpec,
     arguments: &[CelValue<'a>],
     meter: &mut CostMeter,
 ) -> Result<CelValue<'a>, ExpressionError> {
-    let result = match (function, arguments) {
-        (Function::Size, [CelValue::Text(text)]) => {
-            meter.charge_bytes(text.len())?;
-            Some(count_value(text.chars().count()))
-        }
-        (Function::Size, [CelValue::List(items)]) => Some(count_value(items.len())),
-        (Function::Size, [CelValue::Map(entries)]) => Some(count_value(entries.len())),
-        (Function::Size, [CelValue::Json(value)]) => Some(count_value(
-            value.as_array().map(Vec::len).or(value.as_object().map(|map| map.len())).unwrap_or_default(),
-        )),
-        (Function::Dyn, [value]) => Some(value.clone()),
-        (Function::Type, [value]) => Some(CelValue::Type(value.type_name())),
-        (Function::Part(part), [CelValue::Time(time)]) => time::time_part(part, *time, None)?,
-        (Function::Part(part), [CelValue::Time(time), CelValue::Text(zone)]) => {
-            meter.charge_bytes(ZONE_BYTES)?;
-            time::time_part(part, *time, Some(zone))?
-        }
-        (Function::Part(part), [CelValue::Span(ms)]) => span::span_part(part, *ms),
-        (
-            Function::Int
-            | Function::Uint
-            | Function::Double
-            | Function::String
-            | Function::Bool
-            | Function::Timestamp
-            | Function::Duration,
-            [value],
-        ) => convert::convert_value(function, value, meter)?,
-        (Function::Join, [list, rest @ ..]) => text::join_list(list, rest, meter)?,
-        (_, [CelValue::Text(text), rest @ ..]) => text::call_text_function(function, text, rest, meter)?,
-        _ => None,
+    let result = match function.callee {
+        Callee::Strict(call) => call(arguments, meter)?,
+        Callee::Simple(call) => call(arguments),
+        Callee::Matches | Callee::Or | Callee::OrValue => None,
     };
-    result.ok_or_else(|| {
-        let kinds: Vec<&str> = arguments.iter().map(CelValue::kind_name).collect();
-        ExpressionError::failed(format!("{} cannot take ({}).", function_name(function), kinds.join(", ")))
-    })
+    result.ok_or_else(|| cannot_take(function, arguments))
 }
 
-fn count_value<'a>(count: usize) -> CelValue<'a> {
-    CelValue::Int(i64::try_from(count).unwrap_or(i64::MAX))
+pub fn cannot_take(function: &'static FunctionSpec, arguments: &[CelValue<'_>]) -> ExpressionError {
+    let kinds: Vec<&str> = arguments.iter().map(CelValue::kind_name).collect();
+    ExpressionError::failed(format!("{} cannot take ({}).", function.name, kinds.join(", ")))
 }

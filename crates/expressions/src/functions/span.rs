@@ -1,12 +1,11 @@
 //! Durations: `1h30m`, `-1.5s`.
 
-use super::super::value::CelValue;
-use super::TimePart;
+use super::super::value::{CelValue, NANOSECONDS};
+use super::time::TimePart;
 
-/// The longest duration of CEL, 10,000 years, in milliseconds.
-pub const SPAN_MS_MAX: i64 = 315_576_000_000_000;
+const FRACTION_DIGITS_MAX: usize = 15;
 
-/// Parses a duration in the syntax of Go, into milliseconds. Finer units are truncated.
+/// Parses a duration in the syntax of Go, into nanoseconds. What is finer is cut off; 292 years are the longest.
 pub fn parse_span(text: &str) -> Option<i64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -27,8 +26,7 @@ pub fn parse_span(text: &str) -> Option<i64> {
         nanoseconds = nanoseconds.checked_add(to_nanoseconds(number, unit)?)?;
         rest = after;
     }
-    let ms = i64::try_from(nanoseconds / 1_000_000).ok()?;
-    (ms <= SPAN_MS_MAX).then_some(sign * ms)
+    i64::try_from(sign * nanoseconds).ok()
 }
 
 fn to_nanoseconds(number: &str, unit: &str) -> Option<i128> {
@@ -52,15 +50,14 @@ fn to_nanoseconds(number: &str, unit: &str) -> Option<i128> {
     digits(whole)?.checked_mul(unit)?.checked_add(digits(fraction)? * unit / scale)
 }
 
-const FRACTION_DIGITS_MAX: usize = 15;
-
 /// The whole duration in this unit, except for milliseconds, which are those after the last full second.
-pub fn span_part<'a>(part: TimePart, ms: i64) -> Option<CelValue<'a>> {
+pub fn span_part<'a>(part: TimePart, nanoseconds: i64) -> Option<CelValue<'a>> {
+    let seconds = nanoseconds / NANOSECONDS;
     Some(CelValue::Int(match part {
-        TimePart::Hours => ms / 3_600_000,
-        TimePart::Minutes => ms / 60_000,
-        TimePart::Seconds => ms / 1_000,
-        TimePart::Milliseconds => ms % 1_000,
+        TimePart::Hours => seconds / 3_600,
+        TimePart::Minutes => seconds / 60,
+        TimePart::Seconds => seconds,
+        TimePart::Milliseconds => nanoseconds % NANOSECONDS / 1_000_000,
         _ => return None,
     }))
 }

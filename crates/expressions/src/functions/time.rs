@@ -1,31 +1,41 @@
-//! Parts of a timestamp, in UTC or in a time zone.
+//! Parts of a timestamp, in UTC or in a time zone, and of a duration.
 
+use jiff::Timestamp;
 use jiff::civil::DateTime;
-use jiff::tz::{Offset, TimeZone};
-use kernel::base::Timestamp;
+use jiff::tz::TimeZone;
 
-use super::super::ExpressionError;
-use super::super::value::CelValue;
-use super::TimePart;
+use super::super::value::{CelTime, CelValue, parse_offset};
+use super::super::{CostMeter, ExpressionError};
+use super::{CallResult, span};
 
-/// The years 1 to 9999, in milliseconds since 1970.
-const FIRST_MS: i64 = -62_135_596_800_000;
-const LAST_MS: i64 = 253_402_300_799_999;
+/// The cost of looking up a time zone, beside the step.
+const ZONE_BYTES: usize = 64;
 
-/// A timestamp of the years 1 to 9999; others have no RFC 3339 form.
-pub fn checked_time<'a>(ms: Option<i64>) -> Result<CelValue<'a>, ExpressionError> {
-    match ms {
-        Some(ms) if (FIRST_MS..=LAST_MS).contains(&ms) => Ok(CelValue::Time(Timestamp::from_millis(ms))),
-        _ => Err(ExpressionError::failed("A time must be within the years 1 to 9999.")),
-    }
+/// A part of a timestamp or of a duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimePart {
+    FullYear,
+    Month,
+    Date,
+    DayOfMonth,
+    DayOfWeek,
+    DayOfYear,
+    Hours,
+    Minutes,
+    Seconds,
+    Milliseconds,
 }
 
-pub fn time_part<'a>(
-    part: TimePart,
-    time: Timestamp,
-    zone: Option<&str>,
-) -> Result<Option<CelValue<'a>>, ExpressionError> {
-    let local = local_datetime(time, zone)?;
+pub fn part_of<'a>(part: TimePart, arguments: &[CelValue<'a>], meter: &mut CostMeter) -> CallResult<'a> {
+    let local = match arguments {
+        [CelValue::Time(time)] => time.to_local(0).ok_or_else(out_of_range)?,
+        [CelValue::Time(time), CelValue::Text(zone)] => {
+            meter.charge_bytes(ZONE_BYTES)?;
+            local_datetime(*time, zone)?
+        }
+        [CelValue::Span(nanoseconds)] => return Ok(span::span_part(part, *nanoseconds)),
+        _ => return Ok(None),
+    };
     Ok(Some(CelValue::Int(match part {
         TimePart::FullYear => i64::from(local.year()),
         TimePart::Month => i64::from(local.month()) - 1,
@@ -40,32 +50,23 @@ pub fn time_part<'a>(
     })))
 }
 
-fn local_datetime(time: Timestamp, zone: Option<&str>) -> Result<DateTime, ExpressionError> {
-    let unknown =
-        || ExpressionError::failed("A time zone is an IANA name such as Europe/Berlin, or an offset such as +02:00.");
-    let zone = match zone {
-        None => TimeZone::UTC,
-        Some(name) => match parse_offset(name) {
-            Some(seconds) => TimeZone::fixed(Offset::from_seconds(seconds).map_err(|_| unknown())?),
-            None => TimeZone::get(name).map_err(|_| unknown())?,
-        },
-    };
-    let instant = jiff::Timestamp::from_millisecond(time.as_millis());
-    Ok(zone.to_datetime(instant.map_err(|_| ExpressionError::failed("A time must be within the years 1 to 9999."))?))
+fn out_of_range() -> ExpressionError {
+    ExpressionError::failed("A time must be within the years 1 to 9999.")
 }
 
-/// `+02:00`, `-08:00`, or `02:00`.
-fn parse_offset(text: &str) -> Option<i32> {
-    let (sign, digits) = match text.as_bytes().first()? {
-        b'-' => (-1, &text[1..]),
-        b'+' => (1, &text[1..]),
-        _ => (1, text),
+fn local_datetime(time: CelTime, zone: &str) -> Result<DateTime, ExpressionError> {
+    let offset_seconds = match parse_offset(zone) {
+        Some(seconds) => seconds,
+        None => zone_offset(time, zone).ok_or_else(|| {
+            ExpressionError::failed("A time zone is an IANA name such as Europe/Berlin, or an offset such as +02:00.")
+        })?,
     };
-    let (hours, minutes) = digits.split_once(':')?;
-    let number = |text: &str| {
-        let two = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-        if two { text.parse::<i32>().ok() } else { None }
-    };
-    let (hours, minutes) = (number(hours)?, number(minutes)?);
-    (hours < 24 && minutes < 60).then_some(sign * (hours * 3_600 + minutes * 60))
+    time.to_local(offset_seconds).ok_or_else(out_of_range)
+}
+
+fn zone_offset(time: CelTime, zone: &str) -> Option<i64> {
+    // The time zone database ends a day before the last time does.
+    let seconds = time.seconds().min(Timestamp::MAX.as_second());
+    let instant = Timestamp::from_second(seconds).ok()?;
+    Some(i64::from(TimeZone::get(zone).ok()?.to_offset(instant).seconds()))
 }

@@ -11,7 +11,7 @@ use super::{eval_source_in, on_a_small_stack, test_meter, test_values};
 const DURATION_MAX: Duration = Duration::from_mins(1);
 
 #[track_caller]
-fn eval_bounded(source: String, values: Value) -> Result<Value, ExpressionError> {
+pub fn eval_bounded(source: String, values: Value) -> Result<Value, ExpressionError> {
     let shown: String = source.chars().take(60).collect();
     let (result, took) = on_a_small_stack(move || {
         let at = Instant::now();

@@ -4,13 +4,14 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, L
 use cel::parser::PrattParser;
 use cel::parser::pratt_parser::{Lexer, TokenKind};
 
-use super::super::functions::{self, Function};
-use super::super::node::{ExpressionNode, Literal, Loop, LoopKind, Operator, Root};
+use super::super::functions::{self, Callee};
+use super::super::node::{ExpressionNode, ListElement, Literal, Loop, LoopKind, MapEntry, Operator, Root};
+use super::super::paths::collect_paths;
 use super::super::pattern::{CompiledPattern, compile_pattern};
 use super::{Expression, ExpressionError, SOURCE_BYTES_MAX};
 
 const TOKENS_MAX: usize = 256;
-const NESTING_MAX: usize = 24;
+const NESTING_MAX: usize = 32;
 const DEPTH_MAX: usize = 128;
 const PATTERNS_MAX: usize = 4;
 
@@ -19,7 +20,7 @@ pub fn parse_expression(source: &str) -> Result<Expression, ExpressionError> {
         return Err(ExpressionError::invalid(format!("An expression has at most {SOURCE_BYTES_MAX} bytes.")));
     }
     check_token_limits(source)?;
-    let parser = PrattParser::new().max_recursion_depth(24).error_recovery_limit(1);
+    let parser = PrattParser::new().max_recursion_depth(32).error_recovery_limit(1).enable_optional_syntax(true);
     let parsed = parser.parse(source).map_err(|errors| {
         // The first error with a position; later ones follow from it.
         let first = errors.errors.into_iter().find(|error| error.pos.0 > 0);
@@ -95,7 +96,8 @@ fn lower_expression(source: &str, expr: &Expr) -> Result<Expression, ExpressionE
     let mut lower =
         Lowering { source, locals: Vec::new(), roots: Vec::new(), steps: Vec::new(), depth: 0, patterns: 0 };
     let node = lower.lower_node(expr)?;
-    Ok(Expression { node, roots: lower.roots, steps: lower.steps })
+    let paths = collect_paths(&node);
+    Ok(Expression { node, roots: lower.roots, steps: lower.steps, paths })
 }
 
 struct Lowering<'s> {
@@ -114,16 +116,24 @@ impl Lowering<'_> {
             return Err(ExpressionError::invalid(format!("An expression can be nested at most {DEPTH_MAX} deep.")));
         }
         let node = match expr {
-            Expr::Literal(value) => lower_literal(value).map(ExpressionNode::Literal),
+            Expr::Literal(value) => Ok(ExpressionNode::Literal(lower_literal(value))),
             Expr::Ident(name) => self.lower_name(name),
             Expr::Select(select) => self.lower_select(&select.operand.expr, &select.field, select.test),
             Expr::Call(call) => self.lower_call(call),
-            Expr::List(list) => self.lower_nodes(&list.elements).map(ExpressionNode::List),
+            Expr::List(list) => {
+                let elements = list.elements.iter().enumerate().map(|(at, element)| {
+                    let optional = list.optional_indices.contains(&at);
+                    Ok(ListElement { value: self.lower_node(&element.expr)?, optional })
+                });
+                elements.collect::<Result<_, _>>().map(ExpressionNode::List)
+            }
             Expr::Map(map) => {
                 let entries = map.entries.iter().map(|entry| match &entry.expr {
-                    EntryExpr::MapEntry(entry) => {
-                        Ok((self.lower_node(&entry.key.expr)?, self.lower_node(&entry.value.expr)?))
-                    }
+                    EntryExpr::MapEntry(entry) => Ok(MapEntry {
+                        key: self.lower_node(&entry.key.expr)?,
+                        value: self.lower_node(&entry.value.expr)?,
+                        optional: entry.optional,
+                    }),
                     EntryExpr::StructField(_) => {
                         Err(ExpressionError::invalid("There are no messages here, only maps."))
                     }
@@ -138,10 +148,6 @@ impl Lowering<'_> {
         };
         self.depth -= 1;
         node
-    }
-
-    fn lower_nodes(&mut self, exprs: &[IdedExpr]) -> Result<Vec<ExpressionNode>, ExpressionError> {
-        exprs.iter().map(|expr| self.lower_node(&expr.expr)).collect()
     }
 
     fn lower_boxed(&mut self, expr: &IdedExpr) -> Result<Box<ExpressionNode>, ExpressionError> {
@@ -179,8 +185,7 @@ impl Lowering<'_> {
             Some(root) => Ok(self.record_root(root)),
             None => match TYPES.iter().find(|type_name| **type_name == name) {
                 Some(type_name) => Ok(ExpressionNode::Literal(Literal::Type(type_name))),
-                None => Err(self
-                    .error_at_name(name, format!("There is no {name}. There are input, event, steps, run and now."))),
+                None => Err(self.error_at_name(name, format!("There is no {name}."))),
             },
         }
     }
@@ -218,7 +223,9 @@ impl Lowering<'_> {
             match call.func_name.as_str() {
                 operators::LOGICAL_AND => return Ok(ExpressionNode::And(self.lower_pair(one, two)?)),
                 operators::LOGICAL_OR => return Ok(ExpressionNode::Or(self.lower_pair(one, two)?)),
-                operators::INDEX => return self.lower_index(one, two),
+                operators::INDEX => return self.lower_index(one, two).map(ExpressionNode::Index),
+                operators::OPT_INDEX => return self.lower_index(one, two).map(ExpressionNode::OptionalIndex),
+                operators::OPT_SELECT => return self.lower_optional_select(one, two),
                 _ => {}
             }
         }
@@ -238,36 +245,48 @@ impl Lowering<'_> {
         Ok(Box::new([self.lower_node(&one.expr)?, self.lower_node(&two.expr)?]))
     }
 
-    fn lower_index(&mut self, operand: &IdedExpr, key: &IdedExpr) -> Result<ExpressionNode, ExpressionError> {
+    fn lower_index(&mut self, operand: &IdedExpr, key: &IdedExpr) -> Result<Box<[ExpressionNode; 2]>, ExpressionError> {
         match &key.expr {
             Expr::Literal(LiteralValue::String(text)) => {
                 let operand = self.lower_operand(&operand.expr, text.inner())?;
-                Ok(ExpressionNode::Index(Box::new([*operand, self.lower_node(&key.expr)?])))
+                Ok(Box::new([*operand, self.lower_node(&key.expr)?]))
             }
-            _ => Ok(ExpressionNode::Index(self.lower_pair(operand, key)?)),
+            _ => self.lower_pair(operand, key),
         }
+    }
+
+    fn lower_optional_select(&mut self, operand: &IdedExpr, key: &IdedExpr) -> Result<ExpressionNode, ExpressionError> {
+        let Expr::Literal(LiteralValue::String(key)) = &key.expr else {
+            return Err(ExpressionError::invalid("A field has a name."));
+        };
+        let operand = self.lower_operand(&operand.expr, key.inner())?;
+        Ok(ExpressionNode::OptionalSelect(operand, key.inner().into()))
     }
 
     fn lower_function(&mut self, call: &CallExpr) -> Result<ExpressionNode, ExpressionError> {
         let name = call.func_name.as_str();
-        let count = call.args.len() + usize::from(call.target.is_some());
-        let function = functions::get_function(name, call.target.is_some(), count)
+        let namespace = call.target.as_deref().and_then(|target| match &target.expr {
+            Expr::Ident(name) if functions::is_namespace(name) && !self.locals.contains(name) => Some(name),
+            _ => None,
+        });
+        let target = call.target.as_deref().filter(|_| namespace.is_none());
+        let full_name = namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}.{name}"));
+        let count = call.args.len() + usize::from(target.is_some());
+        let function = functions::get_function(&full_name, target.is_some(), count)
             .map_err(|detail| self.error_at_name(name, detail))?;
-        let mut arguments: Vec<&IdedExpr> = call.target.as_deref().into_iter().chain(&call.args).collect();
-        if function == Function::Matches {
-            let pattern = arguments.pop().map(|pattern| &pattern.expr);
-            let Some(Expr::Literal(LiteralValue::String(pattern))) = pattern else {
-                return Err(self.error_at_name(name, "The pattern of matches is written out, between quotes."));
-            };
-            let pattern = self.compile_pattern(pattern.inner())?;
-            let text = arguments
-                .pop()
-                .map_or_else(|| Err(ExpressionError::invalid("matches needs a text.")), |text| self.lower_boxed(text));
-            return Ok(ExpressionNode::Matches(text?, Box::new(pattern)));
+        let arguments = target.into_iter().chain(&call.args);
+        let mut arguments: Vec<ExpressionNode> =
+            arguments.map(|expr| self.lower_node(&expr.expr)).collect::<Result<_, _>>()?;
+        functions::check_literals(function, &arguments).map_err(|detail| self.error_at_name(name, detail))?;
+        if !matches!(function.callee, Callee::Matches) {
+            return Ok(ExpressionNode::Call(function, arguments));
         }
-        let arguments: Result<Vec<ExpressionNode>, ExpressionError> =
-            arguments.into_iter().map(|expr| self.lower_node(&expr.expr)).collect();
-        Ok(ExpressionNode::Call(function, arguments?))
+        let (Some(ExpressionNode::Literal(Literal::Text(pattern))), Some(text)) = (arguments.pop(), arguments.pop())
+        else {
+            return Err(self.error_at_name(name, "The pattern of matches is written out, between quotes."));
+        };
+        let pattern = self.compile_pattern(&pattern)?;
+        Ok(ExpressionNode::Matches(Box::new(text), Box::new(pattern)))
     }
 
     fn compile_pattern(&mut self, pattern: &str) -> Result<CompiledPattern, ExpressionError> {
@@ -307,20 +326,20 @@ impl Lowering<'_> {
         let filter = filter.map(|filter| self.lower_node(&filter.expr)).transpose()?;
         let body = self.lower_node(&body.expr)?;
         self.locals.truncate(local_index);
-        Ok(ExpressionNode::Loop(Box::new(Loop { kind, range, local_index, filter, body })))
+        Ok(ExpressionNode::Loop(Box::new(Loop { kind, range, local_index, has_two_variables: false, filter, body })))
     }
 }
 
-fn lower_literal(literal: &LiteralValue) -> Result<Literal, ExpressionError> {
-    Ok(match literal {
+fn lower_literal(literal: &LiteralValue) -> Literal {
+    match literal {
         LiteralValue::Null => Literal::Null,
         LiteralValue::Boolean(yes) => Literal::Bool(*yes.inner()),
         LiteralValue::Int(int) => Literal::Int(*int.inner()),
         LiteralValue::UInt(uint) => Literal::Uint(*uint.inner()),
         LiteralValue::Double(double) => Literal::Double(*double.inner()),
         LiteralValue::String(text) => Literal::Text(text.inner().into()),
-        LiteralValue::Bytes(_) => return Err(ExpressionError::invalid("There are no bytes here, only texts.")),
-    })
+        LiteralValue::Bytes(bytes) => Literal::Bytes(bytes.inner().into()),
+    }
 }
 
 /// Finds the `x` of `result + [x]`.
@@ -333,7 +352,8 @@ fn find_pushed_element(step: &Expr) -> Option<&IdedExpr> {
 }
 
 /// Names that `type()` returns.
-const TYPES: [&str; 9] = ["bool", "int", "uint", "double", "string", "list", "map", "null_type", "type"];
+const TYPES: [&str; 11] =
+    ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "optional_type"];
 
 fn find_binary_operator(name: &str) -> Option<Operator> {
     Some(match name {

@@ -91,6 +91,26 @@ const TOKENS: &[&str] = &[
     "\\u",
     "'\\ud800'",
     "'\\777'",
+    "cel.bind(",
+    "optional.of",
+    "optional.none()",
+    "orValue",
+    "optMap",
+    "transformMap",
+    "transformList",
+    "sortBy",
+    "sort()",
+    "flatten",
+    "format",
+    "'%s'",
+    "math.greatest",
+    "lists.range",
+    "ip",
+    "'10.0.0.1'",
+    "base64.encode",
+    "bytes",
+    "item",
+    "index",
 ];
 
 /// A generator with a fixed seed, so that a failure can be repeated.
@@ -141,6 +161,10 @@ fn random_letters_never_panic() {
 #[test]
 fn right_expressions_with_a_change_never_panic() {
     const RIGHT: &[&str] = &[
+        "cel.bind(x, input.list, x.transformMap(i, v, v > 1, [i, v]).?key.optMap(y, y.size()).orValue(0))",
+        "'%s %.2f %x'.format([input.names.sort().reverse(), math.round(input.half), b'\\xff']).urlEncode()",
+        "cidr('10.0.0.0/8').containsIP(input.?address.orValue('10.1.2.3')) ? [?input.?a].first() : optional.none()",
+        "[[3], [1, 2]].flatten().sortBy(x, -x).transformList(i, x, lists.range(x).distinct()).slice(0, 1)",
         "input.list.map(x, x * 2).filter(y, y > 2).exists(z, z == 4) ? input.map['odd key'] : -1",
         "event.type.startsWith('ticket.') && 'vip' in event.data.tags || has(input.map.b.c)",
         "input.text.split(' ').map(w, w.substring(0, 1).upperAscii() + w.substring(1)).join(' ')",

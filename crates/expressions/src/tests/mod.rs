@@ -1,9 +1,13 @@
 mod bombs;
 mod cel_parser;
 mod corpus;
+mod documented;
+mod families;
 mod faults;
+mod function_bombs;
 mod fuzz;
 mod oracle;
+mod patterns;
 mod syntax;
 
 use kernel::base::Timestamp;
@@ -40,6 +44,7 @@ fn eval_source_in(source: &str, values: &Value, meter: &mut CostMeter) -> Result
         run: &values["run"],
         // A Friday.
         now: Timestamp::from_millis(1_772_182_923_456),
+        item: None,
     };
     Expression::parse(source)?.eval_to_json(&scope, meter)
 }

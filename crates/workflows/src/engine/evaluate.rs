@@ -89,6 +89,7 @@ pub fn evaluate_step_with(job: &StepJob, inputs: &ExpressionInputs, meter: &mut 
         steps: &inputs.steps,
         run: &inputs.run,
         now: job.step.ready_at,
+        item: None,
     };
     match compiled.condition.as_ref().map(|condition| condition.eval_condition(&scope, meter)) {
         Some(Ok(false)) => return EvaluatedStep::Skip,
@@ -131,7 +132,7 @@ const FILTER_COST_BYTES: usize = 256 << 10;
 /// Whether an event passes a filter.
 pub fn passes_filter(filter: &Expression, event: &Value, now: kernel::base::Timestamp) -> Result<bool, StepError> {
     let nothing = Value::Null;
-    let scope = ExpressionScope { input: &nothing, event, steps: &nothing, run: &nothing, now };
+    let scope = ExpressionScope { input: &nothing, event, steps: &nothing, run: &nothing, now, item: None };
     filter
         .eval_condition(&scope, &mut CostMeter::new(FILTER_COST, FILTER_COST_BYTES))
         .map_err(|error| expression_step_error("/on/event/if", &error))

@@ -11,7 +11,7 @@ fn test_input() -> Value {
 fn eval_template(template: &Value) -> Result<Value, (String, ExpressionError)> {
     let (input, nothing) = (test_input(), json!({}));
     let now = Timestamp::from_millis(0);
-    let scope = ExpressionScope { input: &input, event: &Value::Null, steps: &nothing, run: &nothing, now };
+    let scope = ExpressionScope { input: &input, event: &Value::Null, steps: &nothing, run: &nothing, now, item: None };
     Template::parse(template).unwrap().eval_to_json(&scope, &mut CostMeter::new(10_000, 64 << 10))
 }
 
