@@ -11,7 +11,8 @@ use super::json_depth::{JSON_DEPTH_MAX, is_shallow};
 use super::runs::control::RunControl;
 use super::{
     BACKOFF_SECONDS_DEFAULT, BACKOFF_SECONDS_MAX, Definition, EventTrigger, INPUT_BYTES_MAX, ManualTrigger, OnError,
-    RETRIES_MAX, RetryRule, SECONDS_MAX, STEPS_MAX, ScheduleTrigger, Trigger, WorkflowId, WorkflowStep,
+    OnSkipped, RETRIES_MAX, RetryRule, SECONDS_MAX, STATUSES_MAX, STEPS_MAX, ScheduleTrigger, Trigger, WorkflowId,
+    WorkflowStep,
 };
 
 /// The longest id of a step.
@@ -252,6 +253,7 @@ fn parse_step(fields: &mut BodyFields) -> Option<WorkflowStep> {
     let timeout = fields
         .read_optional("timeout_seconds", |field| field.read_or_null(|field| field.read_integer(1..=SECONDS_MAX)));
     let on_error = fields.read_optional("on_error", |field| field.read_enum::<OnError>());
+    let on_skipped = fields.read_optional("on_skipped", |field| field.read_enum::<OnSkipped>());
     Some(WorkflowStep {
         id: id?,
         uses: uses?,
@@ -261,13 +263,23 @@ fn parse_step(fields: &mut BodyFields) -> Option<WorkflowStep> {
         retry: retry?.unwrap_or_default(),
         timeout_seconds: timeout?.flatten(),
         on_error: on_error?.unwrap_or(OnError::Fail),
+        on_skipped: on_skipped?.unwrap_or_default(),
     })
 }
 
 fn parse_retry(fields: &mut BodyFields) -> Option<RetryRule> {
     let max = fields.read_optional("max", |field| field.read_integer(0..=RETRIES_MAX));
     let backoff = fields.read_optional("backoff_seconds", |field| field.read_integer(1..=BACKOFF_SECONDS_MAX));
-    Some(RetryRule { max: max?.unwrap_or(0), backoff_seconds: backoff?.unwrap_or(BACKOFF_SECONDS_DEFAULT) })
+    let on_status = fields.read_optional("on_status", |field| {
+        field.read_list(STATUSES_MAX, |status| {
+            status.read_integer(400..=499).and_then(|status| u16::try_from(status).ok())
+        })
+    });
+    Some(RetryRule {
+        max: max?.unwrap_or(0),
+        backoff_seconds: backoff?.unwrap_or(BACKOFF_SECONDS_DEFAULT),
+        on_status: on_status?.unwrap_or_default(),
+    })
 }
 
 /// An identifier of CEL in lowercase letters.

@@ -13,7 +13,9 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::actions::CustomEvent;
 use super::definition::{RunAction, WorkflowChange, WorkflowPatch, WorkflowRequest, WorkflowRequestAction};
-use super::{BACKOFF_SECONDS_DEFAULT, BACKOFF_SECONDS_MAX, OnError, RETRIES_MAX, SECONDS_MAX, STEPS_MAX};
+use super::{
+    BACKOFF_SECONDS_DEFAULT, BACKOFF_SECONDS_MAX, OnError, OnSkipped, RETRIES_MAX, SECONDS_MAX, STATUSES_MAX, STEPS_MAX,
+};
 
 /// Names of the schemas.
 const STEP: &str = "WorkflowStepInput";
@@ -110,7 +112,12 @@ fn step_schema() -> ObjectBuilder {
     let backoff = integer_schema(BACKOFF_SECONDS_MAX)
         .minimum(Some(1))
         .description(Some(format!("{BACKOFF_SECONDS_DEFAULT} when omitted; doubled at each retry.")));
-    let retry = strict_object().property("max", retries).property("backoff_seconds", backoff);
+    let status = integer_schema(499).minimum(Some(400));
+    let on_status = ArrayBuilder::new().items(status).max_items(Some(STATUSES_MAX)).description(Some(
+        "Statuses from 400 to 499 that `http.request` is retried after, besides 408, 409, 425 and 429.",
+    ));
+    let retry =
+        strict_object().property("max", retries).property("backoff_seconds", backoff).property("on_status", on_status);
     let timeout = nullable_schema(Type::Integer)
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
         .minimum(Some(1))
@@ -133,6 +140,7 @@ fn step_schema() -> ObjectBuilder {
         .property("retry", retry)
         .property("timeout_seconds", timeout)
         .property("on_error", Ref::from_schema_name(OnError::name()))
+        .property("on_skipped", Ref::from_schema_name(OnSkipped::name()))
         .required("id")
         .required("uses")
         .examples([json!({"id": "note", "uses": "ticket.comment", "with": ticket_comment()})])
@@ -211,6 +219,7 @@ impl ToSchema for WorkflowRequest {
         schemas.extend(parts);
         schemas.extend(trigger_schemas());
         schemas.push((OnError::name().into(), OnError::schema()));
+        schemas.push((OnSkipped::name().into(), OnSkipped::schema()));
     }
 }
 

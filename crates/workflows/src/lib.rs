@@ -95,6 +95,8 @@ pub const STEP_BYTES_SMALL: usize = 16 << 10;
 /// Expressions per definition.
 pub const EXPRESSIONS_MAX: usize = 500;
 pub const RETRIES_MAX: i64 = 10;
+/// Statuses that a field can list.
+pub const STATUSES_MAX: usize = 20;
 pub const BACKOFF_SECONDS_MAX: i64 = 24 * 60 * 60;
 pub const BACKOFF_SECONDS_DEFAULT: i64 = 10;
 /// The timeout of a step, and the length of a wait.
@@ -215,20 +217,26 @@ pub struct WorkflowStep {
     #[schema(required)]
     pub timeout_seconds: Option<i64>,
     pub on_error: OnError,
+    #[serde(default)]
+    pub on_skipped: OnSkipped,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = WorkflowRetry)]
 pub struct RetryRule {
     /// Retries after the first attempt.
     pub max: i64,
-    /// Before the first retry; doubled for each that follows, up to an hour.
+    /// Before the first retry; doubled for each that follows, up to an hour. A `Retry-After` of the server is waited for,
+    /// up to a day.
     pub backoff_seconds: i64,
+    /// Statuses from 400 to 499 that `http.request` is retried after, besides 408, 409, 425 and 429.
+    #[serde(default)]
+    pub on_status: Vec<u16>,
 }
 
 impl Default for RetryRule {
     fn default() -> Self {
-        RetryRule { max: 0, backoff_seconds: BACKOFF_SECONDS_DEFAULT }
+        RetryRule { max: 0, backoff_seconds: BACKOFF_SECONDS_DEFAULT, on_status: Vec::new() }
     }
 }
 
@@ -239,6 +247,17 @@ kernel::string_enum! {
     pub enum OnError { Fail "fail", Continue "continue" }
 }
 
+kernel::string_enum! {
+    /// What it means for a step that one it needs was skipped.
+    #[derive(Deserialize, Default)]
+    #[schema(as = WorkflowOnSkipped)]
+    pub enum OnSkipped {
+        #[default]
+        Skip "skip",
+        Continue "continue",
+    }
+}
+
 /// A workflow, with the revision in force.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(example = json!({
@@ -246,7 +265,8 @@ kernel::string_enum! {
     "on": {"event": {"types": ["ticket.created"], "if": "event.data.priority == 'critical'"}}, "input_schema": null,
     "steps": [{"id": "note", "uses": "ticket.comment",
         "with": {"ticket_id": "${{ event.data.id }}", "body": "Somebody is on call.", "public": false},
-        "if": null, "needs": [], "retry": {"max": 0, "backoff_seconds": 10}, "timeout_seconds": null, "on_error": "fail"}],
+        "if": null, "needs": [], "retry": {"max": 0, "backoff_seconds": 10, "on_status": []}, "timeout_seconds": null,
+        "on_error": "fail", "on_skipped": "skip"}],
     "revision": 1, "next_run_at": null,
     "saved_by": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rb", "name": "Admin"},
     "created_by": {"type": "user", "id": "usr_01jd8z6v2mfkpb7h3q9xw5t4rb", "name": "Admin"},
@@ -429,6 +449,16 @@ pub struct RunStep {
 pub struct StepError {
     pub code: String,
     pub detail: String,
+    /// The status that a server answered to `http.request`.
+    #[serde(default)]
+    #[schema(required)]
+    pub status: Option<u16>,
+}
+
+impl StepError {
+    pub fn new(code: &str, detail: impl Into<String>) -> Self {
+        StepError { code: code.to_owned(), detail: detail.into(), status: None }
+    }
 }
 
 /// One attempt of a step.

@@ -2,7 +2,7 @@
 
 use kernel::base::{Error, Result};
 
-use super::{OnError, RunError, Status, StepError, WorkflowStep};
+use super::{OnError, OnSkipped, RunError, Status, StepError, WorkflowStep};
 
 /// What follows from the states of a run's steps.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub fn plan_run(steps: &[WorkflowStep], needs: &[Vec<usize>], states: &[Option<S
             if states[index].is_some() {
                 continue;
             }
-            let readiness = step_readiness(steps, &needs[index], &states);
+            let readiness = step_readiness(steps, index, &needs[index], &states);
             match readiness {
                 StepReadiness::NotYet => continue,
                 StepReadiness::Ready => begin.push(index),
@@ -48,14 +48,16 @@ enum StepReadiness {
     Never,
 }
 
-/// A step never becomes ready if a step it needs was skipped, was cancelled, or failed without `on_error: continue`.
-fn step_readiness(steps: &[WorkflowStep], needs: &[usize], states: &[Option<Status>]) -> StepReadiness {
+/// A step never becomes ready if a step it needs was cancelled, failed without `on_error: continue`, or was skipped and this one
+/// is without `on_skipped: continue`.
+fn step_readiness(steps: &[WorkflowStep], index: usize, needs: &[usize], states: &[Option<Status>]) -> StepReadiness {
     let mut readiness = StepReadiness::Ready;
     for need in needs {
         match states[*need] {
             Some(state) if !state.is_finished() => readiness = StepReadiness::NotYet,
             None => readiness = StepReadiness::NotYet,
             Some(Status::Succeeded) => {}
+            Some(Status::Skipped) if steps[index].on_skipped == OnSkipped::Continue => {}
             Some(Status::Failed | Status::TimedOut) if steps[*need].on_error == OnError::Continue => {}
             Some(_) => return StepReadiness::Never,
         }
@@ -99,7 +101,7 @@ pub fn run_error<'a>(
     };
     let Some(step) = steps.iter().find(is_cause) else { return Ok(None) };
     let Some((_, Some(error))) = find_step(&step.id) else { return Ok(None) };
-    let StepError { code, detail } = serde_json::from_str(error).map_err(Error::internal)?;
+    let StepError { code, detail, .. } = serde_json::from_str(error).map_err(Error::internal)?;
     Ok(Some(RunError { code, detail, step_id: Some(step.id.clone()) }))
 }
 

@@ -4,6 +4,7 @@
 
 use feature_kit::registry;
 use feature_kit::request_headers::MASK;
+use feature_kit::subscription::matching_patterns;
 use kernel::args;
 use kernel::audit::{self, AuditChanges, NewAuditEntry};
 use kernel::auth::Rights;
@@ -370,8 +371,9 @@ fn unseal_headers(
     serde_json::from_slice(&plain).map_err(Error::internal)
 }
 
-/// Replaces the event patterns that start a workflow. Patterns it had already keep their feed position, so that a change
-/// loses no events that are not processed yet.
+/// Replaces the event patterns that start a workflow. A change loses no events that are not processed yet and that both
+/// definitions name: a pattern begins where one that it had before and that includes it began, and narrower ones that it had are
+/// kept until the feed is past the beginning of the wider one.
 async fn set_triggers(tx: &mut Tx, id: WorkflowId, enabled: bool, on: &Trigger, sequence: i64) -> Result<()> {
     let patterns: &[String] = match on {
         Trigger::Event(event) if enabled => &event.types,
@@ -383,12 +385,43 @@ async fn set_triggers(tx: &mut Tx, id: WorkflowId, enabled: bool, on: &Trigger, 
     }
     let before: Vec<(String, i64)> = tx.list(TRIGGERS_OF, args![id]).await?;
     tx.exec(DELETE_TRIGGERS, args![id]).await?;
-    for pattern in patterns {
-        let previous = before.iter().find(|(other, _)| other == pattern);
-        let after = previous.map_or(sequence, |(_, after)| *after);
+    let waits_from = follow::find_position_in_tx(tx, FOLLOWER).await?;
+    for (pattern, after) in continue_patterns(&before, patterns, sequence, waits_from) {
         tx.exec(INSERT_TRIGGER, args![pattern, id, after]).await?;
     }
     Ok(())
+}
+
+/// Narrower patterns that are kept for the events that wait.
+const KEPT_PATTERNS_MAX: usize = 100;
+
+/// Each pattern, with the position after which its events count. `waits_from` is the position up to which all events are
+/// processed; none if that is all of them.
+fn continue_patterns<'a>(
+    before: &'a [(String, i64)],
+    patterns: &'a [String],
+    sequence: i64,
+    waits_from: Option<i64>,
+) -> Vec<(&'a str, i64)> {
+    let includes = |wide: &str, narrow: &str| matching_patterns(narrow).iter().any(|pattern| pattern == wide);
+    let begins = |pattern: &'a String| {
+        let wider = before.iter().filter(|(other, _)| includes(other, pattern));
+        (pattern.as_str(), wider.map(|(_, after)| *after).min().unwrap_or(sequence))
+    };
+    let mut begun: Vec<(&str, i64)> = patterns.iter().map(begins).collect();
+    let Some(position) = waits_from else { return begun };
+    let is_kept = |(narrow, after): &&(String, i64)| {
+        let mut wider = begun.iter().filter(|(wide, _)| includes(wide, narrow)).peekable();
+        wider.peek().is_some() && wider.all(|(_, begin)| *begin > (*after).max(position))
+    };
+    let kept: Vec<(&str, i64)> = before
+        .iter()
+        .filter(is_kept)
+        .map(|(narrow, after)| (narrow.as_str(), *after))
+        .take(KEPT_PATTERNS_MAX)
+        .collect();
+    begun.extend(kept);
+    begun
 }
 
 async fn wake_lane(tx: &mut Tx) -> Result<()> {
@@ -417,4 +450,34 @@ fn audit_changes(old: &Definition, new: &Definition, headers: bool, (from, to): 
 
 fn missing_tenant() -> Error {
     Error::internal("a workflow belongs to a tenant")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::continue_patterns;
+
+    fn owned(patterns: &[(&str, i64)]) -> Vec<(String, i64)> {
+        patterns.iter().map(|(pattern, after)| ((*pattern).to_owned(), *after)).collect()
+    }
+
+    fn continued(before: &[(&str, i64)], patterns: &[&str], waits_from: Option<i64>) -> Vec<(String, i64)> {
+        let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
+        let continued = continue_patterns(&owned(before), &patterns, 50, waits_from).into_iter();
+        continued.map(|(pattern, after)| (pattern.to_owned(), after)).collect()
+    }
+
+    #[test]
+    fn a_pattern_goes_on_where_one_that_includes_it_began() {
+        let narrowed = continued(&[("ticket.*", 7), ("vm.failed", 9)], &["ticket.created", "vm.*"], None);
+        assert_eq!(narrowed, owned(&[("ticket.created", 7), ("vm.*", 50)]));
+        assert_eq!(continued(&[("*", 3)], &["ticket.*", "*"], Some(0)), owned(&[("ticket.*", 3), ("*", 3)]));
+    }
+
+    #[test]
+    fn a_narrower_one_is_kept_while_its_events_wait() {
+        let widened = |waits_from| continued(&[("ticket.created", 7), ("vm.failed", 9)], &["ticket.*"], waits_from);
+        assert_eq!(widened(Some(20)), owned(&[("ticket.*", 50), ("ticket.created", 7)]));
+        assert_eq!(widened(Some(50)), owned(&[("ticket.*", 50)]));
+        assert_eq!(widened(None), owned(&[("ticket.*", 50)]));
+    }
 }

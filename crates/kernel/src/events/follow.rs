@@ -55,6 +55,11 @@ pub async fn find_position(db: &Db, name: &str) -> Result<Option<i64>> {
     db.find(POSITION, crate::args![name]).await
 }
 
+/// The same in a transaction.
+pub async fn find_position_in_tx(tx: &mut Tx, name: &str) -> Result<Option<i64>> {
+    tx.find(POSITION, crate::args![name]).await
+}
+
 /// The next events after a position.
 pub async fn list_next(db: &Db, position: i64, limit: i64) -> Result<Vec<EventHead>> {
     db.list(HEADS, crate::args![position, limit]).await

@@ -10,6 +10,7 @@ mod exchange;
 mod guard;
 mod request_permits;
 mod resolver;
+mod retry_after;
 mod socket;
 mod target;
 mod tls;
@@ -26,6 +27,7 @@ pub use exchange::{Failure, FailureKind, OutboundRequest, OutboundResponse, Outb
 pub use guard::NotAllowed;
 pub use request_permits::{LaneRequestPermit, LaneRequestPermits};
 pub use resolver::{NameSource, NameTable};
+pub use retry_after::{cap_retry_after, find_retry_after};
 pub use target::{BadTarget, Target};
 pub use txt::look_up_txt;
 

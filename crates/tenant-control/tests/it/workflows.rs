@@ -12,6 +12,7 @@ mod depth;
 mod devices;
 mod documented;
 mod dry_run;
+mod failures;
 mod faults;
 mod figures;
 mod history;

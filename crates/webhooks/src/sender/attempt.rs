@@ -6,13 +6,13 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use bytes::Bytes;
 use kernel::base::{Result, TenantId, Timestamp};
 use kernel::http::App;
-use kernel::outbound::{Failure, FailureKind, OutboundRequest, OutboundResponse};
+use kernel::outbound::{Failure, FailureKind, OutboundRequest, OutboundResponse, cap_retry_after, find_retry_after};
 use kernel::store::Db;
 
 use super::super::deliveries::{DeliveryAttempt, DeliveryTimings, RESPONSE_BYTES_KEPT};
 use super::endpoint::Endpoint;
 use super::outcome::{DeliveryOutcome, DeliveryVerdict, DueDelivery, GONE};
-use super::schedule::{HOLDING_STATUSES, cap_retry_after, next_attempt, parse_retry_after};
+use super::schedule::{HOLDING_STATUSES, next_attempt};
 use super::settings::SenderSettings;
 use super::{sign, store};
 
@@ -142,12 +142,6 @@ fn find_status_error(status: u16) -> Option<String> {
         300..=399 => Some("redirect: redirects are not followed".to_owned()),
         status => Some(format!("http_status: answered {status}")),
     }
-}
-
-/// The time in the response's `Retry-After`, if it has one.
-fn find_retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
-    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    parse_retry_after(text, now)
 }
 
 /// The start of a response body, as text that both databases can store.

@@ -1,6 +1,7 @@
 //! The backoff of failed deliveries. Plain functions of the settings, the response and the time.
 
-use kernel::base::{DAY_MS, HOUR_MS, MINUTE_MS, RandomSource, SECOND_MS, Timestamp};
+use kernel::base::{HOUR_MS, MINUTE_MS, RandomSource, SECOND_MS, Timestamp};
+use kernel::outbound::cap_retry_after;
 
 /// The retry schedule of the contract.
 pub const SCHEDULE_MS: [i64; 9] = [
@@ -14,9 +15,6 @@ pub const SCHEDULE_MS: [i64; 9] = [
     20 * HOUR_MS,
     24 * HOUR_MS,
 ];
-
-/// The longest wait that an endpoint's `Retry-After` can ask for.
-const RETRY_AFTER_MAX_MS: i64 = DAY_MS;
 
 /// The statuses whose `Retry-After` pauses the whole endpoint: too many requests, and service unavailable.
 pub const HOLDING_STATUSES: [i64; 2] = [429, 503];
@@ -43,25 +41,10 @@ pub fn next_attempt(
     Some(retry_after.map_or(planned, |at| planned.max(cap_retry_after(at, now))))
 }
 
-/// Caps the time that an endpoint asked for.
-pub fn cap_retry_after(requested: Timestamp, now: Timestamp) -> Timestamp {
-    requested.min(now.plus_ms(RETRY_AFTER_MAX_MS))
-}
-
-/// The time in a `Retry-After`: seconds from now, or a date.
-pub fn parse_retry_after(text: &str, now: Timestamp) -> Option<Timestamp> {
-    let text = text.trim();
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A number that does not fit is above the cap anyway.
-        let seconds = text.parse::<u32>().unwrap_or(u32::MAX);
-        return Some(now.plus_ms(i64::from(seconds) * SECOND_MS));
-    }
-    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
-    Some(Timestamp::from_millis(date.as_millisecond()))
-}
-
 #[cfg(test)]
 mod tests {
+    use kernel::base::DAY_MS;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_768_471_200_000);
@@ -91,14 +74,5 @@ mod tests {
         assert_eq!(wait(1, Some(MINUTE_MS)), Some(MINUTE_MS));
         assert_eq!(wait(1, Some(30 * DAY_MS)), Some(DAY_MS));
         assert!(wait(2, Some(1)).is_some_and(|drawn| drawn >= 4 * MINUTE_MS));
-    }
-
-    #[test]
-    fn both_forms_of_retry_after_are_read() {
-        assert_eq!(parse_retry_after("120", NOW), Some(NOW.plus_ms(120 * SECOND_MS)));
-        assert_eq!(parse_retry_after("Thu, 15 Jan 2026 10:05:00 GMT", NOW), Some(NOW.plus_ms(5 * MINUTE_MS)));
-        for bad in ["", "-1", "soon", "1.5"] {
-            assert_eq!(parse_retry_after(bad, NOW), None, "{bad}");
-        }
     }
 }

@@ -13,10 +13,10 @@ use kernel::base::{SECOND_MS, Timestamp};
 use kernel::events::EventKind;
 use kernel::http::{BodyField, BodyFields, FromBody};
 use kernel::outbound::Target;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::SECONDS_MAX;
+use super::{SECONDS_MAX, STATUSES_MAX};
 
 /// What steps can do that belongs to no other feature.
 pub const FEATURE: Feature = Feature {
@@ -29,8 +29,6 @@ pub const FEATURE: Feature = Feature {
 
 pub const HTTP_REQUEST: &str = "http.request";
 const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
-/// Statuses that `expect_status` can list.
-const STATUSES_MAX: usize = 20;
 /// The message that is shown to those who approve.
 const MESSAGE_BYTES_MAX: usize = 2_048;
 const EVENT_BYTES_MAX: usize = 64 << 10;
@@ -92,6 +90,12 @@ impl WaitInput {
             WaitInput::Until(moment) => moment,
         }
     }
+}
+
+/// The output of `wait`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct WaitOutput {
+    pub until: Timestamp,
 }
 
 impl FromBody for WaitInput {

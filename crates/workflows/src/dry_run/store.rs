@@ -19,14 +19,18 @@ use kernel::base::{Code, Error, Result, Secrets, TenantId, Timestamp};
 use kernel::http::{App, read_object};
 use kernel::jobs::steps;
 use kernel::outbound::Outbound;
-use kernel::store::{Db, Tx, from_optional_json};
+use kernel::store::{Db, Tx};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::super::actions::{HttpRequest, WaitInput};
-use super::super::engine::evaluate::{EvaluatedStep, ExpressionInputs, evaluate_step_with, mask_input};
+use super::super::engine::evaluate::{
+    EvaluatedStep, ExpressionInputs, evaluate_step_with, mask_input, step_scope_value,
+};
 use super::super::engine::revisions::CompiledRevision;
-use super::super::engine::step_results::store::{StepEnd, StepJob, StepResult, ended_attempt, write_result};
+use super::super::engine::step_results::store::{
+    FailureRetry, StepEnd, StepJob, StepResult, ended_attempt, write_result,
+};
 use super::super::engine::store::{get_action_rights, refusal_to_step_error};
 use super::super::run_plan::{need_indexes, plan_run, run_error};
 use super::super::runs::start::store::{CheckedRun, changed_meanwhile, check_in_force, check_run, prepare_run};
@@ -228,8 +232,7 @@ impl DryRunTrial {
                 let result = self.run_step(tx, &job, &inputs, at).await?;
                 let mut step = job.step.clone();
                 write_result(&mut step, job.step_definition(), &result, at)?;
-                let output: Option<Value> = from_optional_json(step.output.as_deref())?;
-                inputs.steps[&step.name] = json!({ "status": step.state, "output": output });
+                inputs.steps[&step.name] = step_scope_value(step.state, step.output.as_deref(), step.error.as_deref())?;
                 records[index] = Some(step);
             }
             if !self.lookup_requests.is_empty() {
@@ -255,7 +258,7 @@ impl DryRunTrial {
         let end_untried = |end: StepEnd| Ok(StepResult { input: None, attempt: None, end });
         let with = match evaluate_step_with(job, inputs, &mut self.meter) {
             EvaluatedStep::Skip => return end_untried(StepEnd::Skipped),
-            EvaluatedStep::Fault(error) => return end_untried(StepEnd::FailedPermanently(error)),
+            EvaluatedStep::Fault(error) => return end_untried(StepEnd::failed(error, FailureRetry::Never)),
             // A lookup is shown with the input it was done with: ids that a dry run creates differ in each round.
             EvaluatedStep::Run(with) => {
                 self.lookup_results.get(&job.step_index).map_or(with, |lookup| lookup.with.clone())
@@ -269,7 +272,7 @@ impl DryRunTrial {
         let attempt = Some(ended_attempt(job, at, at, answer.as_ref().err().cloned()));
         let end = match answer.and_then(|output| self.check_size(&input, output)) {
             Ok(output) => StepEnd::Succeeded(output),
-            Err(error) => StepEnd::FailedPermanently(error),
+            Err(error) => StepEnd::failed(error, FailureRetry::Never),
         };
         Ok(StepResult { input: Some(input), attempt, end })
     }
@@ -283,7 +286,7 @@ impl DryRunTrial {
         let detail = format!(
             "An answer of a step has at most {STEP_BYTES_MAX} bytes, and all inputs and answers of a run {RUN_BYTES_MAX}."
         );
-        Err(StepError { code: "output_too_large".to_owned(), detail })
+        Err(StepError::new("output_too_large", detail))
     }
 
     async fn run_action(
@@ -308,19 +311,17 @@ impl DryRunTrial {
                 }
                 if self.lookup_results.len() + self.lookup_requests.len() >= LOOKUPS_MAX {
                     let detail = format!("A dry run looks up {LOOKUPS_MAX} things at most. A run has no such limit.");
-                    return Ok(Err(StepError { code: Code::LimitReached.name().to_owned(), detail }));
+                    return Ok(Err(StepError::new(Code::LimitReached.name(), detail)));
                 }
                 self.lookup_requests.push(LookupRequest { step_index: job.step_index, lookup: *lookup, rights, with });
                 // This error is never shown: the round that is saved has the result of the lookup.
-                Ok(Err(StepError { code: "not_looked_up".to_owned(), detail: "It is looked up first.".to_owned() }))
+                Ok(Err(StepError::new("not_looked_up", "It is looked up first.")))
             }
             ActionEffect::Http => {
                 let (request, _) = read_object::<HttpRequest>(with).into_result()?;
                 Ok(match self.outbound.check_address(&request.url) {
                     Ok(()) => Ok(json!({ "status": null, "headers": {}, "body": null })),
-                    Err(refusal) => {
-                        Err(StepError { code: Code::TargetNotAllowed.name().to_owned(), detail: refusal.detail })
-                    }
+                    Err(refusal) => Err(StepError::new(Code::TargetNotAllowed.name(), refusal.detail)),
                 })
             }
             ActionEffect::Wait => {

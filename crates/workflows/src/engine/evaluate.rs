@@ -10,7 +10,7 @@ use kernel::store::{Db, from_optional_json};
 use serde_json::{Map, Value, json};
 
 use super::super::json_depth::{JSON_DEPTH_MAX, is_shallow};
-use super::super::{RUN_BYTES_MAX, STEP_BYTES_SMALL, StepError, WORKFLOW_LANE};
+use super::super::{RUN_BYTES_MAX, STEP_BYTES_SMALL, Status, StepError, WORKFLOW_LANE};
 use super::step_results::store::StepJob;
 
 /// The budget of all expressions of one step.
@@ -55,9 +55,9 @@ pub async fn evaluate_step(db: &Db, job: &StepJob) -> Result<EvaluatedStep> {
     };
     let mut outputs = Map::new();
     if names("steps") {
-        for (name, state, output) in steps::list_step_outputs(db, WORKFLOW_LANE, &job.step.owner).await? {
-            let output: Option<Value> = from_optional_json(output.as_deref())?;
-            outputs.insert(name, json!({ "status": state, "output": output }));
+        for step in steps::list_step_results(db, WORKFLOW_LANE, &job.step.owner).await? {
+            let value = step_scope_value(step.state, step.output.as_deref(), step.error.as_deref())?;
+            outputs.insert(step.name, value);
         }
     }
     let inputs = ExpressionInputs { event, steps: Value::Object(outputs), run: job.run.to_scope_value() };
@@ -74,6 +74,12 @@ pub async fn evaluate_step(db: &Db, job: &StepJob) -> Result<EvaluatedStep> {
         }
     }
     Ok(evaluated)
+}
+
+/// What expressions see of a step that has ended.
+pub fn step_scope_value(state: Status, output: Option<&str>, error: Option<&str>) -> Result<Value> {
+    let (output, error): (Option<Value>, Option<StepError>) = (from_optional_json(output)?, from_optional_json(error)?);
+    Ok(json!({ "status": state, "output": output, "error": error }))
 }
 
 fn json_bytes(with: &Map<String, Value>) -> usize {
@@ -145,9 +151,9 @@ fn expression_failed(pointer: &str, error: &ExpressionError) -> EvaluatedStep {
 fn expression_step_error(pointer: &str, error: &ExpressionError) -> StepError {
     let code =
         if matches!(error, ExpressionError::BudgetExceeded) { "expression_too_costly" } else { "expression_failed" };
-    StepError { code: code.to_owned(), detail: format!("{pointer}: {error}") }
+    StepError::new(code, format!("{pointer}: {error}"))
 }
 
 fn evaluation_failed(code: &str, detail: String) -> EvaluatedStep {
-    EvaluatedStep::Fault(StepError { code: code.to_owned(), detail })
+    EvaluatedStep::Fault(StepError::new(code, detail))
 }

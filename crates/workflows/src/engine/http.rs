@@ -11,14 +11,14 @@ use bytes::Bytes;
 use feature_kit::request_headers::MASK;
 use kernel::base::{Result, Timestamp};
 use kernel::http::read_object;
-use kernel::outbound::{FailureKind, OutboundRequest, OutboundResponse};
+use kernel::outbound::{FailureKind, OutboundRequest, OutboundResponse, cap_retry_after, find_retry_after};
 use serde_json::{Map, Value, json};
 
 use super::super::actions::HttpRequest;
 use super::super::json_depth::is_shallow;
 use super::super::{StepAttempt, StepError};
 use super::context::EngineContext;
-use super::step_results::store::{StepEnd, StepJob, StepResult};
+use super::step_results::store::{FailureRetry, StepEnd, StepFailure, StepJob, StepResult, ended_attempt};
 
 /// The part of a response body that is read; the rest is dropped.
 const RESPONSE_BYTES_MAX: usize = 64 << 10;
@@ -44,8 +44,9 @@ pub async fn send_request(
     let began_at = engine.node.env.now();
     let secrets = collect_secrets(&http_request.headers);
     let Some(request) = build_request(engine, job, &http_request) else {
-        let error = step_error("invalid_header", "A header cannot be sent as it is.".to_owned());
-        return Ok(Some(StepResult { input: Some(shown), attempt: None, end: StepEnd::FailedPermanently(error) }));
+        let error = StepError::new("invalid_header", "A header cannot be sent as it is.");
+        let end = StepEnd::failed(error, FailureRetry::Never);
+        return Ok(Some(StepResult { input: Some(shown), attempt: None, end }));
     };
     engine.node.env.faults.check_outside_tx("outside.before_send").await?;
     let response = engine.node.outbound.send_request(request).await;
@@ -54,22 +55,41 @@ pub async fn send_request(
     let (status, end) = match response {
         Err(failure) if failure.kind == FailureKind::HeldBack => return Ok(None),
         Err(failure) => {
-            let error = step_error(failure.kind.as_str(), redact_text(&failure.detail, &secrets));
+            let error = StepError {
+                status: failure.status,
+                ..StepError::new(failure.kind.as_str(), redact_text(&failure.detail, &secrets))
+            };
             let is_permanent = failure.kind == FailureKind::NotAllowed;
-            (failure.status, if is_permanent { StepEnd::FailedPermanently(error) } else { StepEnd::Failed(error) })
+            let retry = if is_permanent { FailureRetry::Never } else { ask_retry(&failure.headers, ended_at) };
+            (failure.status, StepEnd::failed(error, retry))
         }
         Ok(response) if is_expected(&http_request, response.status) => {
             (Some(response.status), StepEnd::Succeeded(build_output(&response, &secrets)))
         }
         Ok(response) => {
-            let error = step_error("http_status", format!("The server answered {}.", response.status));
-            (Some(response.status), StepEnd::Failed(error))
+            let status = response.status;
+            let detail = format!("The server answered {status}.");
+            let error = StepError { status: Some(status), ..StepError::new("http_status", detail) };
+            let is_retried = is_transient(status) || job.step_definition().retry.on_status.contains(&status);
+            let retry = if is_retried { ask_retry(&response.headers, ended_at) } else { FailureRetry::Never };
+            let output = Some(build_output(&response, &secrets));
+            (Some(status), StepEnd::Failed(Box::new(StepFailure { error, output, retry })))
         }
     };
     let attempt = Some(http_attempt(job, began_at, ended_at, status, &end));
     let is_late = job.step.deadline_at.is_some_and(|deadline| deadline <= ended_at);
     let end = if is_late && !matches!(end, StepEnd::Succeeded(_)) { StepEnd::TimedOut } else { end };
     Ok(Some(StepResult { input: Some(shown), attempt, end }))
+}
+
+/// Whether the same request may have another answer later. What the server finds wrong with it, it will find again.
+fn is_transient(status: u16) -> bool {
+    !(400..500).contains(&status) || [408, 409, 425, 429].contains(&status)
+}
+
+fn ask_retry(headers: &HeaderMap, now: Timestamp) -> FailureRetry {
+    find_retry_after(headers, now)
+        .map_or(FailureRetry::Backoff, |asked| FailureRetry::NotBefore(cap_retry_after(asked, now)))
 }
 
 /// Whether a status is in `expect_status`, or is 2xx if that is empty.
@@ -120,11 +140,7 @@ fn set_content_type(headers: &mut HeaderMap, kind: &'static str) {
 }
 
 fn http_attempt(job: &StepJob, at: Timestamp, ended_at: Timestamp, status: Option<u16>, end: &StepEnd) -> StepAttempt {
-    let error = match end {
-        StepEnd::Failed(error) | StepEnd::FailedPermanently(error) => Some(error.clone()),
-        StepEnd::Succeeded(_) | StepEnd::Skipped | StepEnd::TimedOut => None,
-    };
-    let attempt = super::step_results::store::ended_attempt(job, at, ended_at, error);
+    let attempt = ended_attempt(job, at, ended_at, end.error().cloned());
     StepAttempt { status_code: status.map(i64::from), ..attempt }
 }
 
@@ -199,8 +215,4 @@ fn redact_json(value: Value, secrets: &[String]) -> Value {
 
 fn redact_text(text: &str, secrets: &[String]) -> String {
     secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), MASK))
-}
-
-fn step_error(code: &str, detail: String) -> StepError {
-    StepError { code: code.to_owned(), detail }
 }

@@ -4,19 +4,20 @@ use std::panic::AssertUnwindSafe;
 
 use feature_kit::{ActionEffect, Lookup};
 use futures_util::FutureExt;
-use kernel::base::{Code, Error, Result};
+use kernel::base::{Code, Error, Result, Timestamp};
 use kernel::http::read_object;
 use kernel::jobs::dispatch::JobCompletion;
 use kernel::jobs::lanes::LeasedLane;
 use kernel::jobs::steps::StepCommit;
+use kernel::store::from_json;
 use serde_json::{Map, Value};
 
-use super::super::actions::WaitInput;
+use super::super::actions::{WaitInput, WaitOutput};
 use super::super::{Status, StepError};
 use super::context::EngineContext;
 use super::evaluate::{EvaluatedStep, evaluate_step, mask_input};
 use super::http;
-use super::step_results::store::{self as step_results, StepEnd, StepJob, StepResult, ended_attempt};
+use super::step_results::store::{self as step_results, FailureRetry, StepEnd, StepJob, StepResult, ended_attempt};
 use super::store::refusal_to_step_error;
 
 /// An outcome that is still to be saved.
@@ -39,12 +40,10 @@ pub async fn run_job(engine: EngineContext, lane: LeasedLane, job: StepJob) -> J
             tracing::error!(%error, run = %job.run.run.id, step = job.step.name, "failed to run workflow step");
             let detail = "The fault is on our side and has been logged under the id of the run.".to_owned();
             let now = engine.node.env.now();
-            let error = StepError { code: Code::Internal.name().to_owned(), detail };
+            let error = StepError::new(Code::Internal.name(), detail);
             let attempt = Some(ended_attempt(&job, now, now, Some(error.clone())));
-            JobCompletion::Unsaved(StepOutcome::Attempted(Box::new((
-                job,
-                StepResult { input: None, attempt, end: StepEnd::Failed(error) },
-            ))))
+            let end = StepEnd::failed(error, FailureRetry::Backoff);
+            JobCompletion::Unsaved(StepOutcome::Attempted(Box::new((job, StepResult { input: None, attempt, end }))))
         }
     }
 }
@@ -53,7 +52,7 @@ async fn run_step(engine: &EngineContext, lane: &LeasedLane, job: &StepJob) -> R
     let now = engine.node.env.now();
     // A request that the operator holds does not run out of time meanwhile.
     let is_held = engine.is_holding_requests() && matches!(job.step_action().effect, ActionEffect::Http);
-    if !is_held && job.step.deadline_at.is_some_and(|deadline| deadline <= now) {
+    if !is_held && job.step.deadline_at.is_some_and(|deadline| deadline <= now && !wakes_before(job, deadline)) {
         return save_result(lane, job, StepResult { input: None, attempt: None, end: StepEnd::TimedOut }).await;
     }
     if job.step.state == Status::Waiting {
@@ -80,7 +79,8 @@ async fn run_step(engine: &EngineContext, lane: &LeasedLane, job: &StepJob) -> R
                 StepCommit::Done(Ok(())) | StepCommit::Stale => Ok(JobCompletion::Saved),
                 StepCommit::Done(Err((error, retryable))) => {
                     let attempt = Some(ended_attempt(job, now, engine.node.env.now(), Some(error.clone())));
-                    let end = if retryable { StepEnd::Failed(error) } else { StepEnd::FailedPermanently(error) };
+                    let retry = if retryable { FailureRetry::Backoff } else { FailureRetry::Never };
+                    let end = StepEnd::failed(error, retry);
                     save_result(lane, job, StepResult { input: Some(Value::Object(with)), attempt, end }).await
                 }
                 StepCommit::Lost => Ok(JobCompletion::Lost),
@@ -115,6 +115,15 @@ async fn run_step(engine: &EngineContext, lane: &LeasedLane, job: &StepJob) -> R
     }
 }
 
+/// Whether a wait ended before its deadline, although nobody was there to see it. One that nobody has begun says when it ends.
+fn wakes_before(job: &StepJob, deadline: Timestamp) -> bool {
+    if !matches!(job.step_action().effect, ActionEffect::Wait) {
+        return false;
+    }
+    let until = job.step.output.as_deref().and_then(|output| from_json::<WaitOutput>(output).ok());
+    job.step.state != Status::Waiting || until.is_some_and(|wait| wait.until < deadline)
+}
+
 /// Does a lookup with the rights of the saver, and saves the result.
 async fn run_lookup(
     engine: &EngineContext,
@@ -140,7 +149,7 @@ async fn run_lookup(
         Err(error) if error.code() == Code::Unavailable => return postponed(),
         Err(error) => {
             let error = refusal_to_step_error(error)?;
-            (StepEnd::Failed(error.clone()), Some(error))
+            (StepEnd::failed(error.clone(), FailureRetry::Backoff), Some(error))
         }
     };
     let attempt = Some(ended_attempt(job, began_at, engine.node.env.now(), error));
@@ -165,7 +174,8 @@ async fn fail_permanently(
     input: Option<Value>,
     error: StepError,
 ) -> Result<JobCompletion<StepOutcome>> {
-    save_result(lane, job, StepResult { input, attempt: None, end: StepEnd::FailedPermanently(error) }).await
+    let end = StepEnd::failed(error, FailureRetry::Never);
+    save_result(lane, job, StepResult { input, attempt: None, end }).await
 }
 
 async fn save_result(lane: &LeasedLane, job: &StepJob, result: StepResult) -> Result<JobCompletion<StepOutcome>> {

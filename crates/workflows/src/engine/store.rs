@@ -231,7 +231,7 @@ pub fn refusal_to_step_error(error: Error) -> Result<StepError> {
         .collect();
     let detail =
         if fields.is_empty() { error.detail().to_owned() } else { format!("Not valid: {}.", fields.join("; ")) };
-    Ok(StepError { code: code.name().to_owned(), detail })
+    Ok(StepError::new(code.name(), detail))
 }
 
 /// The code of a feature, if all field errors have it: the step then fails with that code, not with a general one.
@@ -294,7 +294,7 @@ pub async fn get_action_rights(
                 scope.name(),
                 saved_by.name
             );
-            Err(StepError { code: "insufficient_scope".to_owned(), detail })
+            Err(StepError::new("insufficient_scope", detail))
         }
     })
 }

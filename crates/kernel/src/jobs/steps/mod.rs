@@ -46,7 +46,7 @@ crate::statements! {
         " AND kind = $2 AND lane = $3 AND next_at <= $4 ORDER BY next_at, owner_id, name LIMIT $5 OFFSET $6"
     ];
     STATES = "SELECT name, state, next_at FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4";
-    OUTPUTS = "SELECT name, state, output FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4";
+    RESULTS = "SELECT name, state, output, error FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4";
     ERRORS = "SELECT name, state, error FROM steps WHERE tenant_id = $1 AND kind = $2 AND owner_id = $3 ORDER BY name LIMIT $4";
     /// Neither engine reads the values themselves for `octet_length`.
     BYTES = "SELECT CAST(COALESCE(SUM(COALESCE(octet_length(input), 0) + COALESCE(octet_length(output), 0)), 0) AS BIGINT)
@@ -276,21 +276,34 @@ pub async fn list_step_states(tx: &mut Tx, kind: &str, owner: &str) -> Result<Ve
     found.into_iter().map(state).collect()
 }
 
-/// The name and status of a step, and its output or error as JSON.
-pub type StepValueRow = (String, WorkStatus, Option<String>);
+/// A step with its output and its error, as JSON.
+pub struct StepResultRow {
+    pub name: String,
+    pub state: WorkStatus,
+    pub output: Option<String>,
+    pub error: Option<String>,
+}
 
-/// The steps of an owner with their outputs.
-pub async fn list_step_outputs(db: &Db, kind: &str, owner: &str) -> Result<Vec<StepValueRow>> {
-    parse_value_rows(db.list(OUTPUTS, crate::args![kind, owner, STEPS_MAX]).await?)
+impl FromRow for StepResultRow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let state = WorkStatus::from_stored(&row.get::<String>(1)?)?;
+        Ok(StepResultRow { name: row.get(0)?, state, output: row.get(2)?, error: row.get(3)? })
+    }
+}
+
+/// The steps of an owner with their outputs and errors.
+pub async fn list_step_results(db: &Db, kind: &str, owner: &str) -> Result<Vec<StepResultRow>> {
+    db.list(RESULTS, crate::args![kind, owner, STEPS_MAX]).await
 }
 
 /// The steps of an owner with their errors.
-pub async fn list_step_errors(tx: &mut Tx, kind: &str, owner: &str) -> Result<Vec<StepValueRow>> {
-    parse_value_rows(tx.list(ERRORS, crate::args![kind, owner, STEPS_MAX]).await?)
-}
-
-fn parse_value_rows(rows: Vec<(String, String, Option<String>)>) -> Result<Vec<StepValueRow>> {
-    rows.into_iter().map(|(name, state, text)| Ok((name, WorkStatus::from_stored(&state)?, text))).collect()
+pub async fn list_step_errors(
+    tx: &mut Tx,
+    kind: &str,
+    owner: &str,
+) -> Result<Vec<(String, WorkStatus, Option<String>)>> {
+    let rows: Vec<(String, String, Option<String>)> = tx.list(ERRORS, crate::args![kind, owner, STEPS_MAX]).await?;
+    rows.into_iter().map(|(name, state, error)| Ok((name, WorkStatus::from_stored(&state)?, error))).collect()
 }
 
 /// The bytes of the inputs and outputs of all other steps of the owner.

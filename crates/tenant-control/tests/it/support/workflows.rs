@@ -57,7 +57,7 @@ impl Step {
         self.set("on_error", json!("continue"))
     }
 
-    fn set(mut self, name: &str, value: Value) -> Step {
+    pub fn set(mut self, name: &str, value: Value) -> Step {
         self.0.insert(name.to_owned(), value);
         self
     }

@@ -18,7 +18,7 @@ fn whole() -> Value {
             {"id": "ask", "uses": "approval", "with": {"message": "Call ${{ event.data.subject }}?"}, "timeout_seconds": 3600},
             {"id": "note", "uses": "ticket.comment", "needs": ["ask"], "if": "steps.ask.output.approved",
                 "with": {"ticket_id": "${{ event.data.id }}", "body": "Approved by ${{ steps.ask.output.by.name }}.", "public": false},
-                "retry": {"max": 3, "backoff_seconds": 30}, "on_error": "continue"},
+                "retry": {"max": 3, "backoff_seconds": 30, "on_status": [404]}, "on_error": "continue"},
             {"id": "tell", "uses": "event.emit", "needs": ["ask", "note"], "with": {"name": "escalated", "data": {"at": "${{ now }}"}}}
         ]
     })
@@ -51,8 +51,8 @@ over_http! {
             assert_eq!(&made[field], value, "{field}");
         }
         // What was left out has its default, and what was given stays as it is.
-        let defaults = json!({"with": {}, "if": null, "needs": [], "retry": {"max": 0, "backoff_seconds": 10},
-            "timeout_seconds": null, "on_error": "fail"});
+        let defaults = json!({"with": {}, "if": null, "needs": [], "timeout_seconds": null,
+            "retry": {"max": 0, "backoff_seconds": 10, "on_status": []}, "on_error": "fail", "on_skipped": "skip"});
         for (step, given) in made["steps"].as_array().unwrap().iter().zip(given["steps"].as_array().unwrap()) {
             let mut expected = defaults.as_object().unwrap().clone();
             expected.extend(given.as_object().unwrap().clone());

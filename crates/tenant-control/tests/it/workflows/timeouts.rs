@@ -208,4 +208,22 @@ over_http! {
             assert_eq!(time(&step["output"]["until"]), then, "{step:#}");
         }
     }
+
+    async fn a_wait_that_ended_in_time_counts_although_nobody_was_there(setup: Setup) {
+        let server = open(setup).await;
+        let acme = server.tenant("acme").await;
+        let steps = [
+            wait("short", 50).timeout(60),
+            wait("equal", 60).timeout(60),
+            wait("long", 70).timeout(60).or_continue(),
+            ticket("after", "After").needs(&["short"]),
+            wait("next", 50).timeout(60).needs(&["short"]),
+        ];
+        let run = server.run(&acme, &manual(steps)).await;
+        server.advance_to(server.now().plus_ms(3_600_000));
+        server.work().await;
+        let behind = server.read_run(&acme, &run).await;
+        let states = ["short", "equal", "long", "after", "next"].map(|id| step_of(&behind, id)["status"].clone());
+        assert_eq!(states, ["succeeded", "timed_out", "timed_out", "succeeded", "waiting"]);
+    }
 }

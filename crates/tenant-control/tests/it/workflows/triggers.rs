@@ -8,7 +8,7 @@ use crate::support::people::KEYS;
 use crate::support::receiver::{Behaviour, Gate, Receiver};
 use crate::support::workflows::{
     Step, WORKFLOWS, approval, assert_ended, failing, get, id_of, manual, on_event, on_event_if, open, step, step_of,
-    ticket,
+    ticket, wait,
 };
 use crate::support::{Server, Tenancy, over_http};
 use crate::tickets;
@@ -194,6 +194,29 @@ over_http! {
         let revisions: Vec<&Value> = runs.iter().map(|run| &run["revision"]).collect();
         assert_eq!(revisions, [1, 2]);
         assert_eq!(server.kinds_of(&acme, "custom.").await, ["custom.old", "custom.new"]);
+    }
+
+    async fn a_change_of_types_keeps_the_events_that_wait(setup: Setup) {
+        let server = open(setup).await;
+        let acme = server.tenant("acme").await;
+        let workflow = |types: &[&str]| on_event(types, [wait("pause", 1)]);
+        let wider = server.workflow(&acme, &workflow(&["ticket.created"])).await;
+        let narrower = server.workflow(&acme, &workflow(&["ticket.*"])).await;
+        let other = server.workflow(&acme, &workflow(&["ticket.created"])).await;
+        let made = tickets::make(&server, &acme, &json!({})).await;
+        tickets::changed(&server, &acme, &made, &json!({"priority": "high"})).await;
+        // Nothing has worked yet: both events wait.
+        for (workflow, types) in [(&wider, &["ticket.*"][..]), (&narrower, &["ticket.created"]), (&other, &["device.*"])] {
+            server.change_workflow(&acme, workflow, &json!({"on": {"event": {"types": types}}})).await;
+        }
+        tickets::changed(&server, &acme, &made, &json!({"priority": "low"})).await;
+        server.work_for(5_000).await;
+        let counts = [&wider, &narrower, &other].map(|workflow| id_of(workflow).to_owned());
+        let mut runs = Vec::new();
+        for id in &counts {
+            runs.push(server.list_runs(&acme, &format!("workflow_id={id}")).await.len());
+        }
+        assert_eq!(runs, [2, 1, 0], "what both definitions name, and what came after the change");
     }
 
     async fn runs_begin_in_the_order_of_their_events(setup: Setup) {

@@ -165,7 +165,7 @@ impl EngineContext {
             Err(error) => Some(error),
             Ok(revision) => match revision.compiled.filter.as_ref().map(|filter| passes_filter(filter, event, now)) {
                 Some(Ok(false)) => return Ok(None),
-                Some(Err(StepError { code, detail })) => Some(RunError { code, detail, step_id: None }),
+                Some(Err(StepError { code, detail, .. })) => Some(RunError { code, detail, step_id: None }),
                 Some(Ok(true)) | None => None,
             },
         };

@@ -70,11 +70,50 @@ pub struct StepResult {
 pub enum StepEnd {
     Succeeded(Value),
     Skipped,
-    /// The step is retried if its definition allows it.
-    Failed(StepError),
-    /// A retry would change nothing.
-    FailedPermanently(StepError),
+    Failed(Box<StepFailure>),
     TimedOut,
+}
+
+/// Why a step failed, or an attempt of it.
+#[derive(Clone, Debug)]
+pub struct StepFailure {
+    pub error: StepError,
+    /// What a server answered.
+    pub output: Option<Value>,
+    pub retry: FailureRetry,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureRetry {
+    /// A retry would change nothing.
+    Never,
+    /// As often as the definition allows it.
+    Backoff,
+    /// The same, but not before a server has asked for it.
+    NotBefore(Timestamp),
+}
+
+impl StepEnd {
+    pub fn failed(error: StepError, retry: FailureRetry) -> Self {
+        StepEnd::Failed(Box::new(StepFailure { error, output: None, retry }))
+    }
+
+    /// None if the step is not tried again; else when a server has asked for it, if one has.
+    fn next_retry(&self) -> Option<Option<Timestamp>> {
+        let StepEnd::Failed(failure) = self else { return None };
+        match failure.retry {
+            FailureRetry::Never => None,
+            FailureRetry::Backoff => Some(None),
+            FailureRetry::NotBefore(at) => Some(Some(at)),
+        }
+    }
+
+    pub fn error(&self) -> Option<&StepError> {
+        match self {
+            StepEnd::Failed(failure) => Some(&failure.error),
+            StepEnd::Succeeded(_) | StepEnd::Skipped | StepEnd::TimedOut => None,
+        }
+    }
 }
 
 /// The saved outcome of a step, and the status of its run after it, for the metrics.
@@ -286,16 +325,20 @@ pub async fn apply_result(
     let definition = job.step_definition();
     let mut step = job.step.clone();
     write_result(&mut step, definition, result, at)?;
-    if let Some(bytes) = step.output.as_ref().map(String::len).filter(|_| step.state == Status::Succeeded)
+    if let Some(bytes) = step.output.as_ref().map(String::len)
         && let Some(error) = find_size_error(tx, &step, None, bytes).await?
     {
-        (step.output, step.error) = (job.step.output.clone(), Some(to_json(&error)?));
-        step.end_with(Status::Failed, at);
+        step.output = None;
+        if step.state == Status::Succeeded {
+            step.error = Some(to_json(&error)?);
+            step.end_with(Status::Failed, at);
+        }
     }
-    if matches!(result.end, StepEnd::Failed(_)) {
+    if let Some(asked) = result.end.next_retry() {
         step.tries += 1;
         let retry = Retry { max: definition.retry.max, backoff_ms: definition.retry.backoff_seconds * 1_000 };
         if let Some(retry_at) = retry.next_attempt_at(step.tries, now, &tx.env().random) {
+            let retry_at = asked.map_or(retry_at, |asked| retry_at.max(asked));
             (step.state, step.ended_at) = (Status::Pending, None);
             step.next_at = Some(step.deadline_at.map_or(retry_at, |deadline| deadline.min(retry_at)));
         }
@@ -326,9 +369,12 @@ pub fn write_result(
         StepEnd::TimedOut => {
             let seconds = definition.timeout_seconds.unwrap_or_default();
             let detail = format!("The step did not finish within {seconds} s.");
-            (Status::TimedOut, Some(StepError { code: "timeout".to_owned(), detail }))
+            (Status::TimedOut, Some(StepError::new("timeout", detail)))
         }
-        StepEnd::FailedPermanently(error) | StepEnd::Failed(error) => (Status::Failed, Some(error.clone())),
+        StepEnd::Failed(failure) => {
+            step.output = failure.output.as_ref().map(to_json).transpose()?;
+            (Status::Failed, Some(failure.error.clone()))
+        }
     };
     if let Some(error) = error {
         step.error = Some(to_json(&error)?);
@@ -344,7 +390,7 @@ async fn find_size_error(
     input: Option<&Map<String, Value>>,
     bytes: usize,
 ) -> Result<Option<StepError>> {
-    let refused = |detail| Ok(Some(StepError { code: "output_too_large".to_owned(), detail }));
+    let refused = |detail: String| Ok(Some(StepError::new("output_too_large", detail)));
     if bytes > STEP_BYTES_MAX {
         return refused(format!("The answer has {bytes} bytes; at most {STEP_BYTES_MAX} are kept."));
     }

@@ -148,8 +148,7 @@ async fn decide_approval(
         return Err(Error::new(feature_kit::INVALID_TRANSITION, detail));
     }
     let by = tx.actor().who.clone();
-    let error = (!approved)
-        .then(|| StepError { code: "approval_rejected".to_owned(), detail: format!("{} rejected it.", by.name) });
+    let error = (!approved).then(|| StepError::new("approval_rejected", format!("{} rejected it.", by.name)));
     let mut attempts: Vec<StepAttempt> = from_json(&step.attempts)?;
     attempts.push(decision_attempt(&step, at, error.clone()));
     step.attempts = to_json(&attempts)?;
