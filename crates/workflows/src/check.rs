@@ -25,6 +25,8 @@ use feature_kit::schedule::{CronSchedule, ScheduleField};
 const ERRORS_MAX: usize = 100;
 /// The roots that the filter of an event trigger can read.
 const FILTER_ROOTS: &[&str] = &["event", "now"];
+/// Roots that only steps with items have.
+const ROOTS_OF_ITEMS: &[&str] = &["item", "index"];
 /// Errors that do not depend on a field's value, and so are reported for templates too.
 const VALUE_INDEPENDENT_CODES: &[&str] = &["unknown_field", "header_not_allowed", "duplicate_header", "not_alone"];
 
@@ -244,7 +246,7 @@ impl DefinitionChecker {
         }
     }
 
-    /// Checks that a step needs every step that its expression reads.
+    /// Checks that a step needs every step that its expression reads, and that it reads nothing else that is not there.
     fn check_step_references(
         &mut self,
         pointer: &str,
@@ -252,6 +254,9 @@ impl DefinitionChecker {
         step: &WorkflowStep,
         step_indexes: &HashMap<&str, usize>,
     ) {
+        for root in expression.referenced_roots().filter(|root| ROOTS_OF_ITEMS.contains(root)) {
+            self.add_error(pointer.to_owned(), "bad_expression", format!("There is no {root} here."));
+        }
         for id in expression.referenced_steps() {
             if !step_indexes.contains_key(id) {
                 self.add_error(pointer.to_owned(), "unknown_step", format!("there is no step {id}"));

@@ -462,8 +462,8 @@ mod tests {
 
     fn continued(before: &[(&str, i64)], patterns: &[&str], waits_from: Option<i64>) -> Vec<(String, i64)> {
         let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
-        let continued = continue_patterns(&owned(before), &patterns, 50, waits_from).into_iter();
-        continued.map(|(pattern, after)| (pattern.to_owned(), after)).collect()
+        let before = owned(before);
+        owned(&continue_patterns(&before, &patterns, 50, waits_from))
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::http::{HeaderName, HeaderValue, Method};
 use bytes::Bytes;
 use kernel::base::{Result, TenantId, Timestamp};
 use kernel::http::App;

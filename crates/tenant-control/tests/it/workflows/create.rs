@@ -145,6 +145,14 @@ over_http! {
         assert_eq!(create(&server, &acme, &manual(json!([]))).await.pointers(), ["/steps"]);
     }
 
+    async fn there_are_items_only_where_a_step_has_them(server: Server) {
+        let acme = server.tenant("acme").await;
+        let steps = json!([{"id": "a", "uses": "ticket.create", "if": "index == 0", "with": {"subject": "${{ item }}"}}]);
+        let answer = create(&server, &acme, &manual(steps)).await;
+        let found = [("/steps/0/if", "bad_expression"), ("/steps/0/with/subject", "bad_expression")];
+        assert_eq!(faults(&answer), found.map(|(pointer, code)| (pointer.to_owned(), code.to_owned())));
+    }
+
     async fn a_workflow_starts_on_one_thing(server: Server) {
         let acme = server.tenant("acme").await;
         let on = async |on: Value| create(&server, &acme, &named_with("on", on)).await;

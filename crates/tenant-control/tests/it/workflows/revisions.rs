@@ -36,7 +36,7 @@ over_http! {
         let changed = answer.ok(200);
         assert_eq!((&changed["revision"], &changed["version"], answer.header("etag")), (&json!(2), &json!(2), "\"2\""));
         assert_eq!((&changed["name"], changed["steps"].as_array().unwrap().len()), (&json!("Second"), 1));
-        assert_eq!(changed["steps"][0]["retry"], json!({"max": 2, "backoff_seconds": 10}), "with its defaults");
+        assert_eq!(changed["steps"][0]["retry"], json!({"max": 2, "backoff_seconds": 10, "on_status": []}), "with its defaults");
         assert_eq!((&changed["created_at"], &changed["updated_at"]), (&made["created_at"], &json!(server.now().to_string())));
         server.start_run(&acme, &made, &json!({})).await;
         let schema = json!({"type": "object", "default": null});

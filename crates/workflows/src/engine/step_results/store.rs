@@ -98,16 +98,6 @@ impl StepEnd {
         StepEnd::Failed(Box::new(StepFailure { error, output: None, retry }))
     }
 
-    /// None if the step is not tried again; else when a server has asked for it, if one has.
-    fn next_retry(&self) -> Option<Option<Timestamp>> {
-        let StepEnd::Failed(failure) = self else { return None };
-        match failure.retry {
-            FailureRetry::Never => None,
-            FailureRetry::Backoff => Some(None),
-            FailureRetry::NotBefore(at) => Some(Some(at)),
-        }
-    }
-
     pub fn error(&self) -> Option<&StepError> {
         match self {
             StepEnd::Failed(failure) => Some(&failure.error),
@@ -334,11 +324,16 @@ pub async fn apply_result(
             step.end_with(Status::Failed, at);
         }
     }
-    if let Some(asked) = result.end.next_retry() {
+    if let StepEnd::Failed(failure) = &result.end
+        && failure.retry != FailureRetry::Never
+    {
         step.tries += 1;
         let retry = Retry { max: definition.retry.max, backoff_ms: definition.retry.backoff_seconds * 1_000 };
         if let Some(retry_at) = retry.next_attempt_at(step.tries, now, &tx.env().random) {
-            let retry_at = asked.map_or(retry_at, |asked| retry_at.max(asked));
+            let retry_at = match failure.retry {
+                FailureRetry::NotBefore(asked) => retry_at.max(asked),
+                FailureRetry::Backoff | FailureRetry::Never => retry_at,
+            };
             (step.state, step.ended_at) = (Status::Pending, None);
             step.next_at = Some(step.deadline_at.map_or(retry_at, |deadline| deadline.min(retry_at)));
         }
