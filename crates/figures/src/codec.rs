@@ -287,7 +287,8 @@ mod tests {
         #[test]
         fn what_is_written_is_read_as_it_was(
             counts in prop::collection::vec((any::<u8>(), any::<i64>()), 0..20),
-            samples in prop::collection::vec((any::<u8>(), 0_i64..i64::MAX / 2), 0..60),
+            // Thousandths of larger ones do not fit: milliseconds of 285,000 years.
+            samples in prop::collection::vec((any::<u8>(), 0_i64..9_000_000_000_000_000), 0..60),
             member in ".{0,20}",
         ) {
             let mut figures = Figures::default();

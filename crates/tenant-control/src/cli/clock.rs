@@ -38,6 +38,7 @@
 //! | `change_readers` | seen_at | stays: it is written again every few seconds |
 //! | `tenant_clocks` | last_at | now, last of all |
 //! | `facts_queue` `facts` | at born_at expires_at | stays: what is counted at a future time is in how things stand now |
+//! | `cohorts` | changed_at | stays, as the facts that it sums |
 //! | `fact_backfills` | at | stays: it is gone when the server starts |
 //! | `audit_entries` | at | stays: a trail is not rewritten |
 //! | `ticket_comments` | created_at | stays: only shown; comments are ordered by number |
