@@ -48,6 +48,7 @@ impl<'a> Evaluator<'a, '_> {
         match lookup_field(&value, key) {
             FieldLookup::Found(found) => self.make_optional(Some(found)),
             FieldLookup::Missing => self.make_optional(None),
+            FieldLookup::NotAMap if value.is_nothing() => self.make_optional(None),
             FieldLookup::NotAMap => Err(not_a_map(operand, &value, key)),
         }
     }
@@ -62,6 +63,7 @@ impl<'a> Evaluator<'a, '_> {
         match lookup_field(&value, key) {
             FieldLookup::Found(_) => Ok(CelValue::Bool(true)),
             FieldLookup::Missing => Ok(CelValue::Bool(false)),
+            FieldLookup::NotAMap if value.is_nothing() => Ok(CelValue::Bool(false)),
             FieldLookup::NotAMap => Err(not_a_map(operand, &value, key)),
         }
     }
@@ -100,6 +102,7 @@ impl<'a> Evaluator<'a, '_> {
             CelValue::Optional(None) => None,
             CelValue::Optional(Some(value)) => find_element(value, key),
             value if value.is_list() || value.is_map() => find_element(value, key),
+            value if value.is_nothing() => None,
             other => return Err(has_no_elements(node, other)),
         };
         self.make_optional(found)

@@ -13,12 +13,18 @@ const TEXT_BYTES_MAX: usize = 64;
 
 /// An address without a zone. An IPv4 address within an IPv6 address can be written in hexadecimal, and becomes IPv4.
 fn parse_address(text: &str) -> Option<IpAddr> {
+    if text.len() > TEXT_BYTES_MAX {
+        return None;
+    }
     let within_ipv6 = text.contains(':') && text.contains('.');
-    let address: IpAddr = text.parse().ok().filter(|_| text.len() <= TEXT_BYTES_MAX && !within_ipv6)?;
+    let address: IpAddr = text.parse().ok().filter(|_| !within_ipv6)?;
     Some(address.to_canonical())
 }
 
 fn parse_range(text: &str) -> Option<CidrRange> {
+    if text.len() > TEXT_BYTES_MAX {
+        return None;
+    }
     let (address, length) = text.split_once('/')?;
     let mapped = address.parse::<Ipv6Addr>().is_ok_and(|address| address.to_ipv4_mapped().is_some());
     let address = parse_address(address).filter(|_| !mapped)?;

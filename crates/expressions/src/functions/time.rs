@@ -30,7 +30,7 @@ pub fn part_of<'a>(part: TimePart, arguments: &[CelValue<'a>], meter: &mut CostM
     let local = match arguments {
         [CelValue::Time(time)] => time.to_local(0).ok_or_else(out_of_range)?,
         [CelValue::Time(time), CelValue::Text(zone)] => {
-            meter.charge_bytes(ZONE_BYTES)?;
+            meter.charge_bytes(ZONE_BYTES.saturating_add(zone.len()))?;
             local_datetime(*time, zone)?
         }
         [CelValue::Span(nanoseconds)] => return Ok(span::span_part(part, *nanoseconds)),

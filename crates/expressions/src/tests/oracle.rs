@@ -332,6 +332,10 @@ fn compare_all() {
         if theirs.is_none() && source.contains(".sort()") {
             return Ok(());
         }
+        // Null has no fields in Go's implementation, and is an error to `cel`.
+        if theirs.is_none() && source.contains("has(") {
+            return Ok(());
+        }
         tally.borrow_mut()[usize::from(ours.is_some())] += 1;
         if ours == theirs { Ok(()) } else { Err(TestCaseError::fail(format!("{source}: {ours:?}, cel {theirs:?}"))) }
     });

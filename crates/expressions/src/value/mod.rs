@@ -147,6 +147,15 @@ impl<'a> CelValue<'a> {
         }
     }
 
+    /// Null, also as an optional value.
+    pub fn is_nothing(&self) -> bool {
+        match self {
+            CelValue::Null => true,
+            CelValue::Optional(Some(value)) => value.is_nothing(),
+            _ => false,
+        }
+    }
+
     pub fn is_list(&self) -> bool {
         matches!(self, CelValue::List(_) | CelValue::Json(Value::Array(_)))
     }

@@ -213,6 +213,7 @@ impl DryRunTrial {
             for index in plan.skip {
                 let mut step = steps::StepRecord::new_ready(&owner, &definition.steps[index].id, at);
                 step.end_with(Status::Skipped, at);
+                inputs.steps[&step.name] = step_scope_value(step.state, None, None)?;
                 records[index] = Some(step);
             }
             if plan.begin.is_empty() {

@@ -38,7 +38,7 @@ pub fn split<'a>(arguments: &[CelValue<'a>], meter: &mut CostMeter) -> CallResul
         [CelValue::Text(text), CelValue::Text(separator), CelValue::Int(limit)] => (text, separator, Some(*limit)),
         _ => return Ok(None),
     };
-    meter.charge_bytes(text.len())?;
+    meter.charge_bytes(text.len().saturating_add(separator.len()))?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     if limit == 0 {
         return Ok(Some(CelValue::from_items(Vec::new())));
@@ -85,7 +85,7 @@ pub fn replace<'a>(arguments: &[CelValue<'a>], meter: &mut CostMeter) -> CallRes
         }
         _ => return Ok(None),
     };
-    meter.charge_bytes(text.len())?;
+    meter.charge_bytes(text.len().saturating_add(old.len()))?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     // Counted first, so that the result is charged before it is created.
     let count = text.matches(&**old).take(limit).count();

@@ -30,7 +30,8 @@ pub fn index_of<'a>(arguments: &[CelValue<'a>], meter: &mut CostMeter) -> CallRe
         [CelValue::Text(text), CelValue::Text(part), CelValue::Int(from)] => (text, part, *from),
         _ => return Ok(None),
     };
-    meter.charge_bytes(text.len())?;
+    // A search prepares itself with the part, however long the text is.
+    meter.charge_bytes(text.len().saturating_add(part.len()))?;
     let start = byte_offset(text, from).ok_or_else(|| beyond_the_text("indexOf"))?;
     Ok(Some(match text[start..].find(&**part) {
         Some(at) => CelValue::from_count(text[..start + at].chars().count()),
@@ -45,7 +46,7 @@ pub fn last_index_of<'a>(arguments: &[CelValue<'a>], meter: &mut CostMeter) -> C
         [CelValue::Text(text), CelValue::Text(part), CelValue::Int(from)] => (text, part, Some(*from)),
         _ => return Ok(None),
     };
-    meter.charge_bytes(text.len())?;
+    meter.charge_bytes(text.len().saturating_add(part.len()))?;
     let start = match from {
         None => text.len(),
         Some(from) => byte_offset(text, from).ok_or_else(|| beyond_the_text("lastIndexOf"))?,

@@ -19,6 +19,10 @@ fn a_field_or_element_that_may_be_missing_is_optional() {
         Gives("steps.fetch.?output.?status.orValue(0)", json!(200)),
         Fails("input.n.?a", "is int and has no `a`"),
         Fails("input.n[?0]", "is int and has no elements"),
+        // Null has no fields, as the error of a step that succeeded.
+        Gives("input.none.?a.?b.orValue('none')", json!("none")),
+        Gives("input.?none.?a.orValue('none')", json!("none")),
+        Gives("input.none[?0].hasValue() || has(input.none.x)", json!(false)),
         Fails("input.?n.a", "is optional and has no `a`"),
         Fails("input.?missing.value()", "has no value"),
     ]);

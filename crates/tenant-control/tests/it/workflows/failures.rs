@@ -4,7 +4,10 @@ use serde_json::{Value, json};
 
 use crate::support::over_http;
 use crate::support::receiver::{Behaviour, Receiver};
-use crate::support::workflows::{Step, assert_ended, failing, get, manual, open, step, step_of, ticket, time};
+use crate::support::workflows::{
+    Step, assert_ended, failing, get, manual, open, step, step_of, ticket, ticket_once, time,
+};
+use crate::tickets;
 
 fn answer(status: u16, body: &str) -> Behaviour {
     let headers =
@@ -117,22 +120,28 @@ over_http! {
             join("joined"),
             ticket("strict", "Strict").needs(&["yes", "no"]),
             ticket("after", "After").needs(&["strict"]),
+            ticket("told", "${{ steps.strict.status }} ${{ steps.strict.error.?code.orValue('') }}")
+                .needs(&["strict"])
+                .set("on_skipped", json!("continue")),
             ticket("last", "${{ steps.no.output == null ? 'nothing' : 'something' }}").needs(&["no"]).set("on_skipped", json!("continue")),
         ];
         let definition = manual(steps);
         let run = server.run(&acme, &definition).await;
         assert_ended(
             &run,
-            "succeeded: yes succeeded, no skipped, joined succeeded, strict skipped, after skipped, last succeeded",
+            "succeeded: yes succeeded, no skipped, joined succeeded, strict skipped, after skipped, \
+            told succeeded, last succeeded",
         );
         assert_eq!(step_of(&run, "last")["input"]["subject"], "nothing");
+        assert_eq!(step_of(&run, "told")["input"]["subject"], "skipped ");
         let workflow = server.workflow(&acme, &definition).await;
         let joining = |at: usize| workflow["steps"][at]["on_skipped"].clone();
         assert_eq!((joining(2), joining(3)), (json!("continue"), json!("skip")));
         let dry = server.post_run(&acme, &workflow, &json!({"dry_run": true})).await.ok(202);
         assert_ended(
             &dry,
-            "succeeded: yes succeeded, no skipped, joined succeeded, strict skipped, after skipped, last succeeded",
+            "succeeded: yes succeeded, no skipped, joined succeeded, strict skipped, after skipped, \
+            told succeeded, last succeeded",
         );
     }
 
@@ -146,5 +155,33 @@ over_http! {
         ];
         let run = server.run(&acme, &manual(steps)).await;
         assert_ended(&run, "failed: bad failed, after skipped, behind succeeded");
+    }
+
+    async fn a_retry_waits_for_what_a_joining_step_needs(setup: Setup) {
+        let server = open(setup).await;
+        let acme = server.tenant("acme").await;
+        let mut holders = Vec::new();
+        for taken in ["E-1", "E-2"] {
+            holders.push(tickets::make(&server, &acme, &json!({"external_id": taken})).await);
+        }
+        let steps = [
+            ticket_once("first", "E-1"),
+            ticket("between", "between").needs(&["first"]),
+            ticket_once("joined", "E-2").needs(&["between"]).set("on_skipped", json!("continue")),
+        ];
+        let run = server.run(&acme, &manual(steps)).await;
+        assert_ended(&run, "failed: first failed, between skipped, joined failed");
+        for holder in &holders {
+            tickets::changed(&server, &acme, holder, &json!({"external_id": null})).await;
+        }
+        server.tell_run(&acme, &run, "retry").await.is(200);
+        server.work_for(5_000).await;
+        assert_ended(
+            &server.read_run(&acme, &run).await,
+            "succeeded: first succeeded, between succeeded, joined succeeded",
+        );
+        let made = tickets::list(&server, &acme, "sort=created_at").await;
+        let subjects: Vec<&Value> = made.iter().skip(2).map(|ticket| &ticket["subject"]).collect();
+        assert_eq!(subjects, ["first", "between", "joined"]);
     }
 }

@@ -12,9 +12,11 @@ use kernel::jobs::steps;
 use kernel::store::{Tx, from_json, to_json};
 use serde_json::json;
 
+use super::super::super::actions::HTTP_REQUEST;
 use super::super::super::run_plan::need_indexes;
 use super::super::super::{
     Definition, LANE_KEY, OnError, RunDetail, RunId, Status, StepAttempt, StepError, WORKFLOW_LANE, WorkflowSettings,
+    WorkflowStep,
 };
 use super::super::store::{advance_run, get_run, is_workflow_deleted, stop_run, update_run};
 use super::super::{StoredRun, build_detail, transition_forbidden};
@@ -71,25 +73,15 @@ async fn retry_run(
     let (at, now, owner) = (tx.tick().await?.at, tx.env().now(), run.run.id.to_string());
     let records = steps::list_steps_in_tx(tx, WORKFLOW_LANE, &owner).await?;
     let needs = need_indexes(&definition.steps);
-    let mut reset = vec![false; definition.steps.len()];
-    for (index, step) in definition.steps.iter().enumerate() {
-        let Some(record) = records.iter().find(|record| record.name == step.id) else { continue };
-        // A step without an error of its own ended with its run.
-        let is_cause = step.on_error == OnError::Fail || record.error.is_none();
-        if matches!(record.state, Status::Failed | Status::TimedOut) && is_cause {
-            reset[index] = true;
-            let mut retried =
-                steps::StepRecord { attempt: record.attempt, ..steps::StepRecord::new_ready(&owner, &step.id, at) };
-            if step.uses == "http.request" {
-                // `now` keeps its value: the request with the same idempotency key must have the same content.
-                retried.ready_at = record.ready_at;
-            }
-            retried.next_at = Some(now);
-            retried.deadline_at = step.timeout_seconds.map(|seconds| now.plus_ms(seconds * 1_000));
-            retried.attempts.clone_from(&record.attempts);
-            steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &retried).await?;
-        }
-    }
+    let find_record = |index: usize| records.iter().find(|record| record.name == definition.steps[index].id);
+    // A step without an error of its own ended with its run.
+    let is_cause = |index: usize| {
+        find_record(index).is_some_and(|record| {
+            matches!(record.state, Status::Failed | Status::TimedOut)
+                && (definition.steps[index].on_error == OnError::Fail || record.error.is_none())
+        })
+    };
+    let mut reset: Vec<bool> = (0..definition.steps.len()).map(is_cause).collect();
     if !reset.contains(&true) {
         let reason = run.run.error.as_ref().map_or("", |error| error.code.as_str());
         return Err(Error::new(
@@ -97,15 +89,20 @@ async fn retry_run(
             format!("No step of this run has failed ({reason}), so there is none to go on from."),
         ));
     }
+    let needs_reset = |reset: &[bool], index: usize| needs[index].iter().any(|need| reset[*need]);
     // Every step that needs a reset step, directly or through others.
     for _ in 0..definition.steps.len() {
         for index in 0..reset.len() {
-            reset[index] |= needs[index].iter().any(|need| reset[*need]);
+            reset[index] |= needs_reset(&reset, index);
         }
     }
     for (index, step) in definition.steps.iter().enumerate() {
-        let skipped = records.iter().any(|record| record.name == step.id && record.state == Status::Skipped);
-        if reset[index] && skipped {
+        let Some(record) = find_record(index).filter(|_| reset[index]) else { continue };
+        let is_first = is_cause(index) && !needs_reset(&reset, index);
+        if is_first {
+            steps::update_step(tx, WORKFLOW_LANE, LANE_KEY, &retried_step(record, step, at, now)).await?;
+        } else if is_cause(index) || record.state == Status::Skipped {
+            // It is ready again when what it needs has ended.
             steps::delete_step(tx, WORKFLOW_LANE, &owner, &step.id).await?;
         }
     }
@@ -113,6 +110,20 @@ async fn retry_run(
     run.run.deadline_at = now.plus_ms(settings.run_max_ms);
     run.transition_status(Status::Running, at);
     update_run(tx, run).await
+}
+
+/// A failed step as it is tried once more.
+fn retried_step(record: &steps::StepRecord, step: &WorkflowStep, at: Timestamp, now: Timestamp) -> steps::StepRecord {
+    let mut retried =
+        steps::StepRecord { attempt: record.attempt, ..steps::StepRecord::new_ready(&record.owner, &step.id, at) };
+    if step.uses == HTTP_REQUEST {
+        // `now` keeps its value: the request with the same idempotency key must have the same content.
+        retried.ready_at = record.ready_at;
+    }
+    retried.next_at = Some(now);
+    retried.deadline_at = step.timeout_seconds.map(|seconds| now.plus_ms(seconds * 1_000));
+    retried.attempts.clone_from(&record.attempts);
+    retried
 }
 
 /// Approves or rejects the step that waits for it.
