@@ -2,6 +2,7 @@
 
 use super::functions::FunctionSpec;
 use super::pattern::CompiledPattern;
+use super::value::{CelText, CelValue};
 
 #[derive(Debug)]
 pub enum ExpressionNode {
@@ -58,6 +59,22 @@ pub enum Literal {
     Text(Box<str>),
     Bytes(Box<[u8]>),
     Type(&'static str),
+}
+
+impl Literal {
+    /// Bytes are copied.
+    pub fn to_value(&self) -> CelValue<'_> {
+        match self {
+            Literal::Null => CelValue::Null,
+            Literal::Bool(yes) => CelValue::Bool(*yes),
+            Literal::Int(int) => CelValue::Int(*int),
+            Literal::Uint(uint) => CelValue::Uint(*uint),
+            Literal::Double(double) => CelValue::Double(*double),
+            Literal::Text(text) => CelValue::Text(CelText::Borrowed(text)),
+            Literal::Bytes(bytes) => CelValue::Bytes((**bytes).into()),
+            Literal::Type(name) => CelValue::Type(name),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

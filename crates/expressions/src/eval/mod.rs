@@ -13,7 +13,7 @@ use std::rc::Rc;
 use super::functions::{Callee, FunctionSpec, call_function, cannot_take};
 use super::node::{ExpressionNode, ListElement, Literal, MapEntry, OptionalMap, Root};
 use super::pattern::CompiledPattern;
-use super::value::{CelText, CelTime, CelValue, ENTRY_BYTES, MapEntries, SLOT_BYTES};
+use super::value::{CelTime, CelValue, ENTRY_BYTES, MapEntries, SLOT_BYTES};
 use super::{CostMeter, ExpressionError, ExpressionScope, operators};
 
 use self::locals::Local;
@@ -64,19 +64,10 @@ impl<'a> Evaluator<'a, '_> {
     }
 
     fn literal_value(&mut self, literal: &'a Literal) -> Result<CelValue<'a>, ExpressionError> {
-        Ok(match literal {
-            Literal::Null => CelValue::Null,
-            Literal::Bool(yes) => CelValue::Bool(*yes),
-            Literal::Int(int) => CelValue::Int(*int),
-            Literal::Uint(uint) => CelValue::Uint(*uint),
-            Literal::Double(double) => CelValue::Double(*double),
-            Literal::Text(text) => CelValue::Text(CelText::Borrowed(text)),
-            Literal::Bytes(bytes) => {
-                self.meter.charge_bytes(bytes.len())?;
-                CelValue::Bytes((**bytes).into())
-            }
-            Literal::Type(name) => CelValue::Type(name),
-        })
+        if let Literal::Bytes(bytes) = literal {
+            self.meter.charge_bytes(bytes.len())?;
+        }
+        Ok(literal.to_value())
     }
 
     fn root_value(&self, root: Root) -> Result<CelValue<'a>, ExpressionError> {

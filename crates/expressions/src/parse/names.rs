@@ -119,10 +119,7 @@ impl<'s> Parser<'s> {
         if let Some(type_name) = TYPES.iter().find(|type_name| **type_name == name.text) {
             return ExpressionNode::Literal(Literal::Type(type_name));
         }
-        let detail = format!(
-            "There is no {}. There are input, event, steps, run and now, and in a foreach item and index.",
-            name.text
-        );
+        let detail = format!("There is no {}. There are input, event, steps, run and now.", name.text);
         self.refuse_at(name, detail)
     }
 

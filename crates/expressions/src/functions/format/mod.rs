@@ -6,7 +6,7 @@ pub use self::clause::push_hexadecimal;
 
 use self::clause::{FormatClause, FormatVerb};
 use super::super::node::{ExpressionNode, Literal};
-use super::super::value::{CelText, CelValue};
+use super::super::value::CelValue;
 use super::super::{CostMeter, ExpressionError};
 use super::CallResult;
 
@@ -115,14 +115,5 @@ pub fn check_format(arguments: &[ExpressionNode]) -> Result<(), String> {
 
 fn literal_value(node: &ExpressionNode) -> Option<CelValue<'_>> {
     let ExpressionNode::Literal(literal) = node else { return None };
-    Some(match literal {
-        Literal::Null => CelValue::Null,
-        Literal::Bool(yes) => CelValue::Bool(*yes),
-        Literal::Int(int) => CelValue::Int(*int),
-        Literal::Uint(uint) => CelValue::Uint(*uint),
-        Literal::Double(double) => CelValue::Double(*double),
-        Literal::Text(text) => CelValue::Text(CelText::Borrowed(text)),
-        Literal::Bytes(bytes) => CelValue::Bytes((**bytes).into()),
-        Literal::Type(name) => CelValue::Type(name),
-    })
+    Some(literal.to_value())
 }
